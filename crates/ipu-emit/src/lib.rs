@@ -1,0 +1,1 @@
+//! Assembler, linker, supervisor code, package image.

@@ -1,0 +1,1 @@
+//! Transfers to cycle-exact exchange rows; row decoder and checker.

@@ -1,0 +1,1 @@
+//! Graph, mid and tile-program IR: types, text form, builder, verifier.

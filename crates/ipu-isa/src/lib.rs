@@ -1,0 +1,1 @@
+//! One instruction table: encode, decode, print, parse, slot, issue cost; number formats.

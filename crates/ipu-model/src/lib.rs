@@ -1,0 +1,1 @@
+//! Model specification to graph; weight names; checkpoint mapping; FP32 reference.

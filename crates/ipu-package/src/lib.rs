@@ -1,0 +1,1 @@
+//! The .ipuexe format: types, writer, bounded reader, checker.

@@ -1,0 +1,1 @@
+//! Mid to tile program: shards, views, transfers, lifetimes, SRAM addresses; an independent checker.

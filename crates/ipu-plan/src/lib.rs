@@ -1,0 +1,1 @@
+//! Graph to mid by a recipe: grids, layouts, cast sites, precision.

@@ -1,0 +1,1 @@
+//! Package image and host calls to outputs, cycles, samples.

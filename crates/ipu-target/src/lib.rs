@@ -1,0 +1,1 @@
+//! C600 and IPU21 as constants with their source: memory, topology, timing, marked assumptions.

@@ -1,0 +1,1 @@
+//! Typed ids, units, the digest law, diagnostics.

@@ -1,0 +1,1 @@
+//! Labels, rules, keys, order, cut-off, explain, typed events; knows no compiler.

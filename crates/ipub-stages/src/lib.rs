@@ -1,0 +1,1 @@
+//! One file a stage: binds a pass to its inputs, parameters, codec, fingerprint.

@@ -1,0 +1,1 @@
+//! Immutable blobs by digest, action records, SQLite index.
