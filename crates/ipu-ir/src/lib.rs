@@ -2,4 +2,6 @@
 //!
 //! Passes never depend on passes; they meet here. Nothing in this crate decides anything.
 
+pub mod contract;
+pub mod expr;
 pub mod graph;
