@@ -11,6 +11,7 @@
 //! model fitted to them; *assumed* marks what the public record does not fix (see
 //! [`assumptions`]).
 
+pub mod amp;
 pub mod assumptions;
 pub mod exchange;
 pub mod issue;
