@@ -15,6 +15,7 @@ pub mod float;
 pub mod form;
 pub mod issue;
 pub mod table;
+pub mod text;
 
 pub use decode::{Decoded, decode};
 pub use form::{Class, EncodeError, Form, FormId, Mode, Operand, Operands, Slot, encode};

@@ -1,6 +1,7 @@
 //! Properties of the whole instruction table.
 
 use ipu_isa::form::{COISSUE_BIT, Class};
+use ipu_isa::text::{assemble_statement, print, word_target};
 use ipu_isa::{Decoded, FORMS, FormId, Mode, Operands, decode, encode};
 
 /// Seeded generator, so that every run tries the same operands.
@@ -148,5 +149,39 @@ fn register_use_covers_every_register_operand() {
                 assert!(form.reads & form.writes & (1 << i) != 0, "{}", form.key);
             }
         }
+    }
+}
+
+#[test]
+fn print_and_parse_are_inverse() {
+    let mut random = Lcg(2);
+    for id in FormId::all() {
+        for _ in 0..200 {
+            let ops = random_operands(id, &mut random);
+            let word = encode(id, &ops).expect("operands are in range");
+            let mut decoded = decode(word, a_mode(id)).expect("decodes");
+            let mut words = vec![word];
+            if id.form().words() == 2 {
+                words.push(random.next());
+                decoded = decoded.with_inline(words[1]);
+            }
+            let text = print(&decoded, &mut word_target);
+            assert_eq!(assemble_statement(&text, a_mode(id)), Ok(words), "{text}");
+        }
+    }
+}
+
+#[test]
+fn statements_of_the_other_mode_are_refused() {
+    for id in FormId::all() {
+        let mode = a_mode(id);
+        let decoded = decode(encode(id, &[0; 6]).expect("in range"), mode).expect("decodes");
+        let text = print(&decoded, &mut word_target);
+        let other = assemble_statement(&text, mode.other());
+        assert_eq!(
+            other.is_ok(),
+            id.form().mode.contains(mode.other()),
+            "{text}"
+        );
     }
 }

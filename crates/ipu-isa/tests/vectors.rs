@@ -1,5 +1,6 @@
 //! The published and derived word vectors, where their folder is present.
 
+use ipu_isa::text::{assemble_statement, byte_target, print};
 use ipu_isa::{FORMS, Mode, decode, encode};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -102,6 +103,49 @@ fn bad_words_do_not_decode() {
         // All ones is a legal `sendpicp`, which the source of this list does not know.
         if word != u32::MAX {
             assert_eq!(decode(word, Mode::Supervisor), None, "{record}");
+        }
+    }
+}
+
+/// Records about one statement: no bundle, program or several lines.
+fn single_statements(vectors: &Value) -> Vec<&Value> {
+    let all = vectors.as_array().expect("list").iter();
+    all.filter(|record| {
+        let text = record["text"].as_str().unwrap_or_default();
+        !text.contains(['{', '\n']) && record.get("base").is_none()
+    })
+    .collect()
+}
+
+#[test]
+fn statements_encode_and_print() {
+    let Some(vectors) = load("asm-vectors.json") else {
+        return;
+    };
+    let records = single_statements(&vectors);
+    assert!(records.len() > 2_000);
+    for record in records {
+        let text = record["text"].as_str().expect("text");
+        let words: Vec<u32> = record["words"]
+            .as_array()
+            .expect("words")
+            .iter()
+            .map(word)
+            .collect();
+        match record["kind"].as_str() {
+            Some("encode") => {
+                assert_eq!(
+                    assemble_statement(text, mode(record)),
+                    Ok(words),
+                    "{record}"
+                );
+            }
+            _ => {
+                let decoded = decode(words[0], mode(record))
+                    .or_else(|| decode(words[0], mode(record).other()))
+                    .expect("decodes");
+                assert_eq!(print(&decoded, &mut byte_target), text, "{record}");
+            }
         }
     }
 }
