@@ -426,6 +426,10 @@ impl Lanes {
                 if last.ordinary && route.width == Width::Paired64 {
                     offset = offset.max(last.payload_end - (pointer - 2));
                 }
+                if !last.ordinary && !last.mux && route.width == Width::Word32 {
+                    // The late member of a pair is occupied while its format is on.
+                    offset = offset.max(last.payload_end - 2 - hop.select);
+                }
             }
         }
         offset
