@@ -26,6 +26,21 @@ pub struct Row {
     pub moving_base: Option<u32>,
 }
 
+impl Row {
+    /// The row as the machine sees it, wherever it may lie.
+    pub fn input(&self) -> crate::fabric::RowInput<'_> {
+        let moving_base = self.moving_base.unwrap_or(0);
+        crate::fabric::RowInput {
+            tile: self.tile,
+            words: &self.words,
+            incoming_base: self.incoming_base,
+            outgoing_base: moving_base,
+            moving_base,
+            row_address: None,
+        }
+    }
+}
+
 /// When a transfer happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Placed {
