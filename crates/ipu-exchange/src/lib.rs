@@ -5,6 +5,7 @@ mod compose;
 pub mod fabric;
 mod lanes;
 mod order;
+mod receive;
 mod route;
 mod transfer;
 mod word;

@@ -5,7 +5,8 @@
 //! complete; rows are only checked one by one when the quick way fails to align.
 //! Not here: a good order (`schedule`).
 
-use crate::lanes::{Lanes, Message, coincident};
+use crate::lanes::Lanes;
+use crate::receive::{Message, coincident};
 use crate::route::Route;
 use crate::transfer::{ExchangeError, Transfer, Width};
 use std::collections::{BTreeMap, BTreeSet};
