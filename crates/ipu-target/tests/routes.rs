@@ -8,12 +8,14 @@ use serde_json::Value;
 use std::path::PathBuf;
 
 fn vectors(name: &str) -> Option<Value> {
-    let folder = std::env::var_os("IPUB_SHARED")
-        .map(PathBuf::from)
-        .unwrap_or_else(|| {
-            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference")
-        });
-    let Ok(text) = std::fs::read_to_string(folder.join(name)) else {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let beside = ["../shared/reference", "../../shared/reference"].map(|f| root.join(f));
+    let folder = std::env::var_os("IPUB_SHARED").map(PathBuf::from);
+    let texts = folder
+        .into_iter()
+        .chain(beside)
+        .map(|f| std::fs::read_to_string(f.join(name)));
+    let Some(text) = texts.flatten().next() else {
         println!("skipped: vector folder absent");
         return None;
     };
