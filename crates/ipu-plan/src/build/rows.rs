@@ -267,7 +267,7 @@ impl Builder<'_> {
                 what: format!("a width of {}, not a multiple of 32", columns.logical),
             });
         }
-        let from_host = self.on_rows(name, x);
+        let input = self.on_rows(name, x);
         let rows = self.row_layout(result);
         let [scale, bias] = self.broadcast_rows(name, parameters, rows);
         let out = self.row_tensor(result, &format!("{name}.result"), rows, Storage::Transient);
