@@ -9,15 +9,16 @@ use ipu_ir::graph::{Graph, ValueId};
 
 use crate::builder::Builder;
 use crate::layer;
-use crate::spec::{Attention, Mlp, ModelSpec, SiglipVision};
+use crate::spec::{Attention, Mlp, ModelSpec, SiglipVision, SpecError};
 
 /// The graph of a model for `batch` members.
-pub fn lower(spec: &ModelSpec, batch: u32) -> Graph {
-    match spec {
+pub fn lower(spec: &ModelSpec, batch: u32) -> Result<Graph, SpecError> {
+    spec.check_batch(batch)?;
+    Ok(match spec {
         ModelSpec::SiglipVision(spec) => siglip(spec, batch),
         ModelSpec::Mlp(spec) => mlp(spec, batch),
         ModelSpec::Attention(spec) => attention(spec, batch),
-    }
+    })
 }
 
 fn siglip(spec: &SiglipVision, batch: u32) -> Graph {

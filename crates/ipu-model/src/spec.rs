@@ -82,7 +82,8 @@ pub enum SpecError {
 /// Colour channels of an image.
 pub const CHANNELS: u32 = 3;
 
-/// Bounds that keep every element count of a graph within 32 bits.
+/// Bounds that keep every extent of a graph within 32 bits.
+const BATCH_MAX: u32 = 1024;
 const EDGE_MAX: u32 = 4096;
 const WIDTH_MAX: u32 = 1 << 16;
 const ROWS_MAX: u32 = 1 << 16;
@@ -111,6 +112,11 @@ impl ModelSpec {
             ModelSpec::Mlp(spec) => &spec.name,
             ModelSpec::Attention(spec) => &spec.name,
         }
+    }
+
+    /// Whether a graph can be made for `batch` members.
+    pub fn check_batch(&self, batch: u32) -> Result<(), SpecError> {
+        within("batch", batch, BATCH_MAX)
     }
 
     fn check(&self) -> Result<(), SpecError> {
@@ -224,6 +230,15 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "`heads` is 3: it must divide `width`, which is 8"
+        );
+    }
+
+    #[test]
+    fn a_batch_has_members() {
+        let spec = ModelSpec::parse(MLP).unwrap();
+        assert_eq!(
+            crate::lower(&spec, 0).unwrap_err().to_string(),
+            "`batch` is 0: it must be between 1 and 1024"
         );
     }
 

@@ -10,7 +10,7 @@ const MLP: &str = include_str!("../../../models/specs/mlp-so400m.toml");
 const ATTENTION: &str = include_str!("../../../models/specs/attention-so400m.toml");
 
 fn graph(text: &str, batch: u32) -> Graph {
-    let graph = lower(&ModelSpec::parse(text).unwrap(), batch);
+    let graph = lower(&ModelSpec::parse(text).unwrap(), batch).unwrap();
     graph.verify().unwrap();
     graph
 }

@@ -12,7 +12,7 @@ const TINY: &str = include_str!("../../../models/specs/siglip-tiny.toml");
 const WEIGHTS: SeededWeights = SeededWeights { seed: 1 };
 
 fn tiny(batch: u32) -> Graph {
-    lower(&ModelSpec::parse(TINY).unwrap(), batch)
+    lower(&ModelSpec::parse(TINY).unwrap(), batch).unwrap()
 }
 
 fn params(graph: &Graph) -> Vec<ValueId> {
@@ -255,7 +255,7 @@ fn a_broken_file_is_an_error() {
 #[ignore = "a measurement: it prints how long the full model's weights take"]
 fn full_size_weights_are_generated_in_time() {
     let text = include_str!("../../../models/specs/siglip-so400m-378.toml");
-    let graph = lower(&ModelSpec::parse(text).unwrap(), 1);
+    let graph = lower(&ModelSpec::parse(text).unwrap(), 1).unwrap();
     let start = std::time::Instant::now();
     let mut elements = 0;
     for id in params(&graph) {
