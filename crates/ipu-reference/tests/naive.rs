@@ -81,37 +81,8 @@ impl Naive<'_> {
                 rows.flat_map(|row| row[first..first + columns].to_vec())
                     .collect()
             }
-            OpKind::SplitHeads { x, heads } => {
-                let (x, heads) = (self.get(*x), *heads as usize);
-                let (groups, tokens, depth) = (
-                    self.dim(result, 0),
-                    self.dim(result, 1),
-                    self.dim(result, 2),
-                );
-                let mut out = Vec::new();
-                for g in 0..groups {
-                    for t in 0..tokens {
-                        let row = g / heads * tokens + t;
-                        let at = row * heads * depth + g % heads * depth;
-                        out.extend(&x[at..at + depth]);
-                    }
-                }
-                out
-            }
-            OpKind::JoinHeads { x } => {
-                let (groups, tokens, depth) = (self.dim(*x, 0), self.dim(*x, 1), self.dim(*x, 2));
-                let heads = groups / graph.batch as usize;
-                let x = self.get(*x);
-                let mut out = Vec::new();
-                for row in 0..graph.batch as usize * tokens {
-                    for head in 0..heads {
-                        let group = row / tokens * heads + head;
-                        let at = (group * tokens + row % tokens) * depth;
-                        out.extend(&x[at..at + depth]);
-                    }
-                }
-                out
-            }
+            OpKind::SplitHeads { x, heads } => self.split(*x, *heads as usize, result),
+            OpKind::JoinHeads { x } => self.join(*x),
             OpKind::Attention { q, k, v, scale } => self.attention(*q, *k, *v, *scale),
             OpKind::Gelu { x } => {
                 let root = (2.0 / std::f64::consts::PI).sqrt();
@@ -119,26 +90,62 @@ impl Naive<'_> {
                 x.map(|x| 0.5 * x * (1.0 + (root * (x + 0.044715 * x * x * x)).tanh()))
                     .collect()
             }
-            OpKind::Repeat {
-                count,
-                carried,
-                iterated,
-                body,
-            } => {
-                let mut state = self.get(carried[0]);
-                for i in 0..*count as usize {
-                    self.known.insert(body.args[0], state);
-                    for (arg, sequence) in body.args[1..].iter().zip(iterated) {
-                        let member = self.get(sequence[i]);
-                        self.known.insert(*arg, member);
-                    }
-                    self.region(body);
-                    state = self.get(body.yields[0]);
-                }
-                state
-            }
+            kind @ OpKind::Repeat { .. } => self.repeat(kind),
         };
         self.known.insert(result, out);
+    }
+
+    fn repeat(&mut self, kind: &OpKind) -> Vec<f64> {
+        let OpKind::Repeat {
+            count,
+            carried,
+            iterated,
+            body,
+        } = kind
+        else {
+            panic!("a loop");
+        };
+        let mut state = self.get(carried[0]);
+        for i in 0..*count as usize {
+            self.known.insert(body.args[0], state);
+            for (arg, sequence) in body.args[1..].iter().zip(iterated) {
+                let member = self.get(sequence[i]);
+                self.known.insert(*arg, member);
+            }
+            self.region(body);
+            state = self.get(body.yields[0]);
+        }
+        state
+    }
+
+    fn split(&self, x: ValueId, heads: usize, result: ValueId) -> Vec<f64> {
+        let [groups, tokens, depth] = [0, 1, 2].map(|axis| self.dim(result, axis));
+        let x = self.get(x);
+        let mut out = Vec::new();
+        for g in 0..groups {
+            for t in 0..tokens {
+                let row = g / heads * tokens + t;
+                let at = row * heads * depth + g % heads * depth;
+                out.extend(&x[at..at + depth]);
+            }
+        }
+        out
+    }
+
+    fn join(&self, x: ValueId) -> Vec<f64> {
+        let [groups, tokens, depth] = [0, 1, 2].map(|axis| self.dim(x, axis));
+        let batch = self.graph.batch as usize;
+        let heads = groups / batch;
+        let x = self.get(x);
+        let mut out = Vec::new();
+        for row in 0..batch * tokens {
+            for head in 0..heads {
+                let group = row / tokens * heads + head;
+                let at = (group * tokens + row % tokens) * depth;
+                out.extend(&x[at..at + depth]);
+            }
+        }
+        out
     }
 
     fn attention(&self, q: ValueId, k: ValueId, v: ValueId, scale: f32) -> Vec<f64> {
