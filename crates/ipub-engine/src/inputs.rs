@@ -112,7 +112,7 @@ impl StageInputs<'_> {
             Given::Files {
                 files,
                 single: true,
-            } if files.len() == 1 => self.read(&files[0]).map(Some),
+            } => self.read(&files[0]).map(Some),
             Given::Files { .. } => Err(StageFailure::bug(format!(
                 "input `{name}` is a set of files"
             ))),

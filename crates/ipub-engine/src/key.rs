@@ -32,16 +32,8 @@ pub(crate) fn key(
                 Given::Files {
                     files,
                     single: true,
-                } if files.len() == 1 => {
-                    writer.digest(name, files[0].digest);
-                }
-                Given::Files {
-                    files,
-                    single: true,
                 } => {
-                    writer.list(name, files, |writer, file| {
-                        writer.digest("file", file.digest)
-                    });
+                    writer.digest(name, files[0].digest);
                 }
                 // The stage sees these paths, so they are part of what it reads.
                 Given::Files {

@@ -170,29 +170,31 @@ fn source_files(
     let Some(paths) = paths else {
         return NodeInput::Known(Given::Absent);
     };
-    let file = |path: PathBuf| {
+    let single = attribute.is_some() && paths.len() == 1;
+    let mut files = Vec::new();
+    for (index, path) in paths.into_iter().enumerate() {
+        let relative = path.strip_prefix(&workspace.root).unwrap_or(&path);
+        // A set is read by names, so they may hold nothing of where the workspace lies.
+        let name = match attribute.is_some() && !single {
+            true => format!("{index}/{}", path.file_name().unwrap_or_default().display()),
+            false => relative.display().to_string(),
+        };
         wanted.push(Wanted {
             path: path.clone(),
             attribute: attribute.cloned(),
         });
-        let relative = path.strip_prefix(&workspace.root).unwrap_or(&path);
-        let name = relative.display().to_string();
         // The digest is filled in when all files are known.
-        InputFile {
+        files.push(InputFile {
             name,
             path,
             digest: ipub_base::Digest::from_bytes([0; 32]),
-        }
-    };
-    let files = paths.into_iter().map(file).collect();
-    NodeInput::Known(Given::Files {
-        files,
-        single: attribute.is_some(),
-    })
+        });
+    }
+    NodeInput::Known(Given::Files { files, single })
 }
 
 fn no_such_file(target: &Target, wanted: &[Wanted], file: &InputFile) -> Diagnostic {
-    let message = format!("there is no file {}", file.name);
+    let message = format!("there is no file {}", file.path.display());
     let by = wanted.iter().find(|wanted| wanted.path == file.path);
     match by.and_then(|wanted| wanted.attribute.as_deref()) {
         Some(key) => files::at(

@@ -175,6 +175,13 @@ impl Attribute {
             values,
             doc,
         };
+        if attribute.key.ends_with('*') && (default.is_some() || required) {
+            let message = format!(
+                "`{}` stands for many keys: none can be given",
+                attribute.key
+            );
+            return Err(place.error(message));
+        }
         if let Some(value) = default {
             let checked = attribute.check(&value);
             let wrong = |why| place.error(format!("the default of `{}` {why}", attribute.key));
@@ -206,7 +213,7 @@ impl Kind {
 
     /// The attribute that `key` belongs to.
     pub fn attribute(&self, key: &str) -> Option<&Attribute> {
-        let exact = self.attributes.get(key);
+        let exact = self.attributes.get(key).filter(|_| !key.ends_with('*'));
         exact.or_else(|| {
             self.attributes
                 .values()
