@@ -6,14 +6,17 @@
 //! control falls on a send start or the event after it; elements are never shared in time.
 //! Not here: the order of messages (`order`, `schedule`), words.
 //!
-//! With `guard`, two controls share an event only where no later change of word parity can make
-//! the pair impossible to align, so rows never fail to compose.
+//! A *dense* schedule differs from the published one in three ways. Two controls share an event
+//! only where no later change of word parity can make the pair impossible to align, so rows never
+//! fail to compose. A source that is selected already is not selected again. A message that goes
+//! on where the one before it ended, in time and address, is the same message.
 
 use crate::compose::{Control, Send, Stream, Switch, compose};
-use crate::route::{Hop, Route};
+use crate::receive::{Last, Message, Receive, receive, receive_horizon};
+use crate::route::Hop;
 use crate::transfer::{ExchangeError, Width};
 use ipu_target::TILES;
-use ipu_target::exchange::{BASE_WRITE_EVENTS, MUX_NEUTRAL, RECEIVE_DRAIN};
+use ipu_target::exchange::BASE_WRITE_EVENTS;
 use ipu_target::memory::elements_of;
 use ipu_target::topology::{logical, pair_partner, physical};
 use std::ops::Range;
@@ -24,17 +27,6 @@ struct Window {
     start: i32,
     end: i32,
     elements: Range<u32>,
-}
-
-/// The latest receive of a tile.
-#[derive(Clone, Copy, Debug)]
-struct Last {
-    ordinary: bool,
-    format: u32,
-    mux: bool,
-    source_end: i32,
-    payload_end: i32,
-    end_address: u32,
 }
 
 /// Everything placed on one tile so far.
@@ -51,162 +43,6 @@ pub(crate) struct Lane {
     /// Register last written to OUTGOING_BASE, when the tile has moving sources.
     register: Option<u32>,
     pub horizon: i32,
-}
-
-/// One message to be placed.
-#[derive(Clone, Debug)]
-pub(crate) struct Message<'a> {
-    pub route: &'a Route,
-    pub items: u32,
-    /// Item address as the row holds it.
-    pub address: u32,
-    /// Elements that the send may touch.
-    pub elements: Range<u32>,
-    /// Byte address at each hop, before `shift`.
-    pub targets: &'a [u32],
-    /// Bytes added to every target.
-    pub shift: u32,
-    /// Subtracted from targets in pointer controls (the receiver's incoming base).
-    pub incoming_base: u32,
-}
-
-impl Message<'_> {
-    fn bytes(&self) -> u32 {
-        self.items * self.route.width.bytes()
-    }
-
-    fn start(&self, offset: i32) -> i32 {
-        self.route.start + offset
-    }
-
-    fn end(&self, offset: i32) -> i32 {
-        self.start(offset) + self.items as i32
-    }
-
-    /// When the sender is done with its elements and a borrowed lane.
-    pub fn sender_horizon(&self, offset: i32) -> i32 {
-        self.end(offset).max(6 + offset)
-    }
-
-    /// When everything has been read and has arrived.
-    pub fn complete(&self, offset: i32) -> i32 {
-        let arrivals = self.route.hops.iter().map(|h| h.select + h.depth);
-        arrivals.fold(self.route.start, i32::max) + offset + self.items as i32
-    }
-}
-
-/// The few controls one receive adds, and those of the previous receive that it makes needless.
-struct Receive {
-    add: [Control; 5],
-    added: usize,
-    drop: [(i32, Stream); 3],
-    dropped: usize,
-}
-
-impl Receive {
-    fn new() -> Self {
-        let none = Control {
-            event: 0,
-            stream: Stream::Pointer,
-            value: 0,
-            ordinary: false,
-        };
-        Receive {
-            add: [none; 5],
-            added: 0,
-            drop: [(0, Stream::Pointer); 3],
-            dropped: 0,
-        }
-    }
-
-    fn push(&mut self, event: i32, stream: Stream, value: u32, ordinary: bool) {
-        self.add[self.added] = Control {
-            event,
-            stream,
-            value,
-            ordinary,
-        };
-        self.added += 1;
-    }
-
-    fn replace(&mut self, event: i32, stream: Stream) {
-        self.drop[self.dropped] = (event, stream);
-        self.dropped += 1;
-    }
-
-    fn added(&self) -> &[Control] {
-        &self.add[..self.added]
-    }
-
-    fn dropped(&self) -> &[(i32, Stream)] {
-        &self.drop[..self.dropped]
-    }
-}
-
-fn receive(lane: &Lane, hop: &Hop, message: &Message, address: u32, offset: i32) -> Receive {
-    let mut out = Receive::new();
-    let select = hop.select + offset;
-    let source_end = select + message.items as i32;
-    let pointer = select + hop.depth;
-    let value = (address - message.incoming_base) >> 2;
-    let last = lane.last.as_ref();
-    match message.route.width {
-        Width::Word32 => {
-            let last = last.filter(|l| l.ordinary);
-            if last.is_some_and(|l| l.source_end == select) {
-                out.replace(select, Stream::Source);
-            }
-            out.push(select, Stream::Source, hop.mux.unwrap_or(MUX_NEUTRAL), true);
-            if last.is_none_or(|l| l.end_address != address) {
-                out.push(pointer, Stream::Pointer, value, true);
-            }
-            out.push(source_end, Stream::Source, MUX_NEUTRAL, true);
-        }
-        Width::Paired64 => {
-            let last = last.filter(|l| !l.ordinary);
-            let format_on = pointer - 2;
-            let same = |l: &Last| l.format == hop.format && l.payload_end == pointer;
-            if last.is_some_and(same) {
-                out.replace(format_on, Stream::Format);
-            } else {
-                out.push(format_on, Stream::Format, hop.format, false);
-            }
-            if let Some(mux) = hop.mux {
-                if last.is_some_and(|l| l.mux && l.source_end == select) {
-                    out.replace(select, Stream::PairedSource);
-                }
-                out.push(select, Stream::PairedSource, mux, false);
-                out.push(source_end, Stream::PairedSource, MUX_NEUTRAL, false);
-            }
-            out.push(pointer, Stream::Pointer, value, false);
-            out.push(format_on + message.items as i32, Stream::Format, 0, false);
-        }
-    }
-    out
-}
-
-/// Whether two controls of this paired message fall on one event, at any offset.
-pub(crate) fn coincident(message: &Message) -> bool {
-    let empty = Lane::default();
-    message.route.width == Width::Paired64
-        && message
-            .route
-            .hops
-            .iter()
-            .zip(message.targets)
-            .any(|(hop, &address)| {
-                let new = receive(&empty, hop, message, address, 0);
-                let mut events: Vec<i32> = new.added().iter().map(|c| c.event).collect();
-                events.sort_unstable();
-                events.windows(2).any(|w| w[0] == w[1])
-            })
-}
-
-fn receive_horizon(hop: &Hop, message: &Message, offset: i32) -> i32 {
-    let payload_end = hop.select + hop.depth + (message.items as i32) + offset;
-    let exact = message.route.width == Width::Word32 && message.items == 52;
-    let single = message.route.width == Width::Paired64 && message.items == 1;
-    payload_end + RECEIVE_DRAIN as i32 + i32::from(exact || single)
 }
 
 impl Lane {
@@ -246,7 +82,7 @@ impl Lane {
     }
 
     /// Whether a control may be added: 0 when it may, else how far to move.
-    fn control_step(&self, new: &Control, receive: &Receive, guard: bool) -> i32 {
+    fn control_step(&self, new: &Control, receive: &Receive, dense: bool) -> i32 {
         for switch in &self.switches {
             let begin = switch.end - BASE_WRITE_EVENTS as i32;
             if new.event > begin && new.event <= switch.end {
@@ -273,7 +109,7 @@ impl Lane {
             .filter(|c| c.event == new.event)
             .count()
             > 1;
-        if guard {
+        if dense {
             if (shared || own) && self.pair_is_fragile(new.event, receive) {
                 return 1;
             }
@@ -319,6 +155,17 @@ impl Lane {
         self.controls.remove(at);
     }
 
+    /// Whether a message from `start` on only continues the one before it.
+    fn goes_on(&self, message: &Message, start: i32) -> bool {
+        let next = self.sends.partition_point(|s| s.start < start);
+        next > 0 && {
+            let before = &self.sends[next - 1];
+            before.end == start
+                && before.control == message.route.control
+                && before.address + (before.end - before.start) as u32 == message.address
+        }
+    }
+
     fn send_end(&self) -> i32 {
         self.sends.last().map_or(0, |s| s.end)
     }
@@ -332,9 +179,9 @@ impl Lane {
         self.send_end().max(self.switch_end()).max(self.reserved)
     }
 
-    /// Earliest selection event for the next receive.
-    pub fn receive_free(&self) -> i32 {
-        self.last.map_or(0, |l| l.source_end)
+    /// The latest receive.
+    pub fn last(&self) -> Option<&Last> {
+        self.last.as_ref()
     }
 
     /// The words of this tile's row.
@@ -353,18 +200,19 @@ impl Lane {
 #[derive(Clone, Debug)]
 pub(crate) struct Lanes {
     pub tiles: Vec<Lane>,
-    guard: bool,
+    dense: bool,
 }
 
-fn partner_of(tile: u32) -> u32 {
+/// The tile that shares an exchange pair with `tile`.
+pub(crate) fn partner_of(tile: u32) -> u32 {
     logical(pair_partner(physical(tile))).expect("partner of a tile is a tile")
 }
 
 impl Lanes {
-    pub fn new(guard: bool) -> Self {
+    pub fn new(dense: bool) -> Self {
         Lanes {
             tiles: vec![Lane::default(); TILES as usize],
-            guard,
+            dense,
         }
     }
 
@@ -426,7 +274,7 @@ impl Lanes {
                 if last.ordinary && route.width == Width::Paired64 {
                     offset = offset.max(last.payload_end - (pointer - 2));
                 }
-                if !last.ordinary && !last.mux && route.width == Width::Word32 {
+                if !last.ordinary && last.mux.is_none() && route.width == Width::Word32 {
                     // The late member of a pair is occupied while its format is on.
                     offset = offset.max(last.payload_end - 2 - hop.select);
                 }
@@ -445,9 +293,16 @@ impl Lanes {
         for (hop, &target) in message.route.hops.iter().zip(message.targets) {
             let lane = &self.tiles[hop.tile as usize];
             let address = target + message.shift;
-            let receive = receive(lane, hop, message, address, offset);
+            let receive = receive(
+                lane.last.as_ref(),
+                hop,
+                message,
+                address,
+                offset,
+                self.dense,
+            );
             for control in receive.added() {
-                most = most.max(lane.control_step(control, &receive, self.guard));
+                most = most.max(lane.control_step(control, &receive, self.dense));
             }
             let start = hop.select + hop.depth + offset;
             let end = receive_horizon(hop, message, offset);
@@ -464,13 +319,17 @@ impl Lanes {
         if next > 0 && lane.sends[next - 1].end > start {
             return lane.sends[next - 1].end - start;
         }
+        if self.dense && lane.goes_on(message, start) {
+            let horizon = message.sender_horizon(offset);
+            return Lane::window_step(&lane.receive_windows, start, horizon, &message.elements);
+        }
         if [start, start + 1]
             .iter()
             .any(|&e| lane.at(e, &[]).next().is_some())
         {
             return 1;
         }
-        if self.guard
+        if self.dense
             && [start + 2, end + 1, end + 2]
                 .iter()
                 .any(|&e| lane.pair_at(e))
@@ -488,13 +347,17 @@ impl Lanes {
         let (start, end) = (message.start(offset), message.end(offset));
         let lane = &mut self.tiles[route.source as usize];
         let at = lane.sends.partition_point(|s| s.start < start);
-        let send = Send {
-            start,
-            end,
-            address: message.address,
-            control: route.control,
-        };
-        lane.sends.insert(at, send);
+        if self.dense && lane.goes_on(message, start) {
+            lane.sends[at - 1].end = end;
+        } else {
+            let send = Send {
+                start,
+                end,
+                address: message.address,
+                control: route.control,
+            };
+            lane.sends.insert(at, send);
+        }
         let elements = message.elements.clone();
         Lane::insert_window(
             &mut lane.send_windows,
@@ -517,7 +380,14 @@ impl Lanes {
 
     fn commit_hop(&mut self, hop: &Hop, message: &Message, address: u32, offset: i32) {
         let lane = &mut self.tiles[hop.tile as usize];
-        let receive = receive(lane, hop, message, address, offset);
+        let receive = receive(
+            lane.last.as_ref(),
+            hop,
+            message,
+            address,
+            offset,
+            self.dense,
+        );
         for &(event, stream) in receive.dropped() {
             lane.remove_control(event, stream);
         }
@@ -539,7 +409,7 @@ impl Lanes {
         lane.last = Some(Last {
             ordinary: message.route.width == Width::Word32,
             format: hop.format,
-            mux: hop.mux.is_some(),
+            mux: hop.mux,
             source_end: hop.select + offset + items,
             payload_end: start + items,
             end_address: address + message.bytes(),

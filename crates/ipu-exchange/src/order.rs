@@ -5,7 +5,8 @@
 //! complete; rows are only checked one by one when the quick way fails to align.
 //! Not here: a good order (`schedule`).
 
-use crate::lanes::{Lanes, Message, coincident};
+use crate::lanes::Lanes;
+use crate::receive::{Message, coincident};
 use crate::route::Route;
 use crate::transfer::{ExchangeError, Transfer, Width};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,21 @@ pub struct Row {
     /// The base of moving sources that the prologue holds in `$m6` and writes to OUTGOING_BASE;
     /// absent when the tile has none and OUTGOING_BASE is 0.
     pub moving_base: Option<u32>,
+}
+
+impl Row {
+    /// The row as the machine sees it, wherever it may lie.
+    pub fn input(&self) -> crate::fabric::RowInput<'_> {
+        let moving_base = self.moving_base.unwrap_or(0);
+        crate::fabric::RowInput {
+            tile: self.tile,
+            words: &self.words,
+            incoming_base: self.incoming_base,
+            outgoing_base: moving_base,
+            moving_base,
+            row_address: None,
+        }
+    }
 }
 
 /// When a transfer happens.
