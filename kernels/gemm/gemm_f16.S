@@ -18,6 +18,15 @@
 // both accesses fall in different elements. Over-read: left 24 bytes, out 56 bytes.
 // Frame: left, weight, out, rows, inner, columns.
 
+// One panel of weight; entry pairs in the order that gives natural output columns.
+    .macro feed
+    .irp i, 0, 8, 16, 24
+    .irp j, 0, 2, 4, 6, 32, 34, 36, 38
+    ld128putcs \i + \j
+    .endr
+    .endr
+    .endm
+
     .section .text.gemm_f16, "ax"
     .allow_optimizations
     .globl gemm_f16
@@ -45,38 +54,7 @@ gemm_f16:
     setzi      $m3, gemm_f16_accumulate_few
 gemm_f16_group:
     sync       2
-    ld128putcs 0
-    ld128putcs 2
-    ld128putcs 4
-    ld128putcs 6
-    ld128putcs 32
-    ld128putcs 34
-    ld128putcs 36
-    ld128putcs 38
-    ld128putcs 8
-    ld128putcs 10
-    ld128putcs 12
-    ld128putcs 14
-    ld128putcs 40
-    ld128putcs 42
-    ld128putcs 44
-    ld128putcs 46
-    ld128putcs 16
-    ld128putcs 18
-    ld128putcs 20
-    ld128putcs 22
-    ld128putcs 48
-    ld128putcs 50
-    ld128putcs 52
-    ld128putcs 54
-    ld128putcs 24
-    ld128putcs 26
-    ld128putcs 28
-    ld128putcs 30
-    ld128putcs 56
-    ld128putcs 58
-    ld128putcs 60
-    ld128putcs 62
+    feed
     runall     $m8, $m0, 0
     mov        $m8, $m6
     mov        $m1, $m9
@@ -85,38 +63,7 @@ gemm_f16_group:
 gemm_f16_panel:
     sync       2
     add        $m1, $m1, $m2
-    ld128putcs 0
-    ld128putcs 2
-    ld128putcs 4
-    ld128putcs 6
-    ld128putcs 32
-    ld128putcs 34
-    ld128putcs 36
-    ld128putcs 38
-    ld128putcs 8
-    ld128putcs 10
-    ld128putcs 12
-    ld128putcs 14
-    ld128putcs 40
-    ld128putcs 42
-    ld128putcs 44
-    ld128putcs 46
-    ld128putcs 16
-    ld128putcs 18
-    ld128putcs 20
-    ld128putcs 22
-    ld128putcs 48
-    ld128putcs 50
-    ld128putcs 52
-    ld128putcs 54
-    ld128putcs 24
-    ld128putcs 26
-    ld128putcs 28
-    ld128putcs 30
-    ld128putcs 56
-    ld128putcs 58
-    ld128putcs 60
-    ld128putcs 62
+    feed
     runall     $m3, $m1, 0
     brnzdec    $m7, gemm_f16_panel
 gemm_f16_group_next:
@@ -154,69 +101,24 @@ gemm_f16_initialise_few:
 
 // Initialise: word w of left feeds instruction w; instruction w + 4 gives result word w.
 gemm_f16_initialise:
-    {
-      add        $m4, $m4, $m7
-      setzi      $a0, 8
-    }
-    {
-      add        $m9, $m4, 32
-      uput       $FP_CLR, $a0
-    }
+    { add        $m4, $m4, $m7 ; setzi      $a0, 8 }
+    { add        $m9, $m4, 32 ; uput       $FP_CLR, $a0 }
     tapack     $m0:1, $m3, $m4, $m4
     ld64       $a0:1, $m2, $mzero, 0
-    {
-      ld64       $a0:1, $m2, $mzero, 1
-      f16v4hihov4amp $azeros, $a0:1, $azeros, TAMP_F16V4_E4_P0
-    }
-    {
-      ld64       $a0:1, $m2, $mzero, 2
-      f16v4hihov4amp $azeros, $a0:1, $azeros, TAMP_F16V4_E4_P1
-    }
-    {
-      ld64       $a0:1, $m2, $mzero, 3
-      f16v4hihov4amp $azeros, $a0:1, $azeros, TAMP_F16V4_E4_P2
-    }
-    {
-      ld64       $a0:1, $m2, $mzero, 4
-      f16v4hihov4amp $azeros, $a0:1, $azeros, TAMP_F16V4_E4_P3
-    }
-    {
-      ld64       $a0:1, $m2, $mzero, 5
-      f16v4hihov4amp $a4:5, $a0:1, $azeros, TAMP_F16V4_E4_P0
-    }
+    { ld64       $a0:1, $m2, $mzero, 1 ; f16v4hihov4amp $azeros, $a0:1, $azeros, TAMP_F16V4_E4_P0 }
+    { ld64       $a0:1, $m2, $mzero, 2 ; f16v4hihov4amp $azeros, $a0:1, $azeros, TAMP_F16V4_E4_P1 }
+    { ld64       $a0:1, $m2, $mzero, 3 ; f16v4hihov4amp $azeros, $a0:1, $azeros, TAMP_F16V4_E4_P2 }
+    { ld64       $a0:1, $m2, $mzero, 4 ; f16v4hihov4amp $azeros, $a0:1, $azeros, TAMP_F16V4_E4_P3 }
+    { ld64       $a0:1, $m2, $mzero, 5 ; f16v4hihov4amp $a4:5, $a0:1, $azeros, TAMP_F16V4_E4_P0 }
     rpt        $m5, 3
-    {
-      ldst64pace $a0:1, $a4:5, $m0:1+=, $mzero, 0
-      f16v4hihov4amp $a4:5, $a0:1, $azeros, TAMP_F16V4_E4_P1
-    }
-    {
-      ldst64pace $a0:1, $a4:5, $m0:1+=, $mzero, 0
-      f16v4hihov4amp $a4:5, $a0:1, $azeros, TAMP_F16V4_E4_P2
-    }
-    {
-      ldst64pace $a0:1, $a4:5, $m0:1+=, $mzero, 0
-      f16v4hihov4amp $a4:5, $a0:1, $azeros, TAMP_F16V4_E4_P3
-    }
-    {
-      ldst64pace $a0:1, $a4:5, $m0:1+=, $mzero, 0
-      f16v4hihov4amp $a4:5, $a0:1, $azeros, TAMP_F16V4_E4_P0
-    }
-    {
-      st64pace   $a4:5, $m0:1+=, $mzero, 0
-      f16v4hihov4amp $a4:5, $azeros, $azeros, TAMP_F16V4_E4_P1
-    }
-    {
-      st64pace   $a4:5, $m0:1+=, $mzero, 0
-      f16v4hihov4amp $a4:5, $azeros, $azeros, TAMP_F16V4_E4_P2
-    }
-    {
-      st64pace   $a4:5, $m0:1+=, $mzero, 0
-      f16v4hihov4amp $a4:5, $azeros, $azeros, TAMP_F16V4_E4_P3
-    }
-    {
-      st64pace   $a4:5, $m0:1+=, $mzero, 0
-      setzi      $a0, 8
-    }
+    { ldst64pace $a0:1, $a4:5, $m0:1+=, $mzero, 0 ; f16v4hihov4amp $a4:5, $a0:1, $azeros, TAMP_F16V4_E4_P1 }
+    { ldst64pace $a0:1, $a4:5, $m0:1+=, $mzero, 0 ; f16v4hihov4amp $a4:5, $a0:1, $azeros, TAMP_F16V4_E4_P2 }
+    { ldst64pace $a0:1, $a4:5, $m0:1+=, $mzero, 0 ; f16v4hihov4amp $a4:5, $a0:1, $azeros, TAMP_F16V4_E4_P3 }
+    { ldst64pace $a0:1, $a4:5, $m0:1+=, $mzero, 0 ; f16v4hihov4amp $a4:5, $a0:1, $azeros, TAMP_F16V4_E4_P0 }
+    { st64pace   $a4:5, $m0:1+=, $mzero, 0 ; f16v4hihov4amp $a4:5, $azeros, $azeros, TAMP_F16V4_E4_P1 }
+    { st64pace   $a4:5, $m0:1+=, $mzero, 0 ; f16v4hihov4amp $a4:5, $azeros, $azeros, TAMP_F16V4_E4_P2 }
+    { st64pace   $a4:5, $m0:1+=, $mzero, 0 ; f16v4hihov4amp $a4:5, $azeros, $azeros, TAMP_F16V4_E4_P3 }
+    { st64pace   $a4:5, $m0:1+=, $mzero, 0 ; setzi      $a0, 8 }
     exitz      $mzero
 
 gemm_f16_accumulate_few:
@@ -225,79 +127,25 @@ gemm_f16_accumulate_few:
 // Accumulate: instructions 0..3 take the partials of row 0; word w of left feeds instruction
 // w + 4; instruction w + 8 gives result word w, which instruction w + 10 stores.
 gemm_f16_accumulate:
-    {
-      ld128      $a4:7, $m4, $mzero, 0
-      uput       $FP_CLR, $a0
-    }
-    {
-      ld128      $a0:3, $m4, $mzero, 1
-      f16v4hihov4amp $azeros, $azeros, $a4:5, TAMP_F16V4_E4_P0
-    }
-    {
-      add        $m8, $mvertex_base, $m6
-      f16v4hihov4amp $azeros, $azeros, $a6:7, TAMP_F16V4_E4_P1
-    }
-    {
-      tapack     $m0:1, $m8, $m9, $m4
-      f16v4hihov4amp $azeros, $azeros, $a0:1, TAMP_F16V4_E4_P2
-    }
-    {
-      ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0
-      f16v4hihov4amp $azeros, $azeros, $a2:3, TAMP_F16V4_E4_P3
-    }
-    {
-      ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0
-      f16v4hihov4amp $azeros, $a0:1, $a2:3, TAMP_F16V4_E4_P0
-    }
-    {
-      ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0
-      f16v4hihov4amp $azeros, $a0:1, $a2:3, TAMP_F16V4_E4_P1
-    }
-    {
-      ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0
-      f16v4hihov4amp $azeros, $a0:1, $a2:3, TAMP_F16V4_E4_P2
-    }
-    {
-      ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0
-      f16v4hihov4amp $azeros, $a0:1, $a2:3, TAMP_F16V4_E4_P3
-    }
-    {
-      ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0
-      f16v4hihov4amp $a4:5, $a0:1, $a2:3, TAMP_F16V4_E4_P0
-    }
-    {
-      ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0
-      f16v4hihov4amp $a6:7, $a0:1, $a2:3, TAMP_F16V4_E4_P1
-    }
+    { ld128      $a4:7, $m4, $mzero, 0 ; uput       $FP_CLR, $a0 }
+    { ld128      $a0:3, $m4, $mzero, 1 ; f16v4hihov4amp $azeros, $azeros, $a4:5, TAMP_F16V4_E4_P0 }
+    { add        $m8, $mvertex_base, $m6 ; f16v4hihov4amp $azeros, $azeros, $a6:7, TAMP_F16V4_E4_P1 }
+    { tapack     $m0:1, $m8, $m9, $m4 ; f16v4hihov4amp $azeros, $azeros, $a0:1, TAMP_F16V4_E4_P2 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0 ; f16v4hihov4amp $azeros, $azeros, $a2:3, TAMP_F16V4_E4_P3 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0 ; f16v4hihov4amp $azeros, $a0:1, $a2:3, TAMP_F16V4_E4_P0 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0 ; f16v4hihov4amp $azeros, $a0:1, $a2:3, TAMP_F16V4_E4_P1 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0 ; f16v4hihov4amp $azeros, $a0:1, $a2:3, TAMP_F16V4_E4_P2 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0 ; f16v4hihov4amp $azeros, $a0:1, $a2:3, TAMP_F16V4_E4_P3 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0 ; f16v4hihov4amp $a4:5, $a0:1, $a2:3, TAMP_F16V4_E4_P0 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0 ; f16v4hihov4amp $a6:7, $a0:1, $a2:3, TAMP_F16V4_E4_P1 }
     rpt        $m5, 3
-    {
-      ld2xst64pace $a0:3, $a4:5, $m0:1+=, $mzero, 0
-      f16v4hihov4amp $a4:5, $a0:1, $a2:3, TAMP_F16V4_E4_P2
-    }
-    {
-      ld2xst64pace $a0:3, $a6:7, $m0:1+=, $mzero, 0
-      f16v4hihov4amp $a6:7, $a0:1, $a2:3, TAMP_F16V4_E4_P3
-    }
-    {
-      ld2xst64pace $a0:3, $a4:5, $m0:1+=, $mzero, 0
-      f16v4hihov4amp $a4:5, $a0:1, $a2:3, TAMP_F16V4_E4_P0
-    }
-    {
-      ld2xst64pace $a0:3, $a6:7, $m0:1+=, $mzero, 0
-      f16v4hihov4amp $a6:7, $a0:1, $a2:3, TAMP_F16V4_E4_P1
-    }
-    {
-      st64pace   $a4:5, $m0:1+=, $mzero, 0
-      f16v4hihov4amp $a4:5, $azeros, $azeros, TAMP_F16V4_E4_P2
-    }
-    {
-      st64pace   $a6:7, $m0:1+=, $mzero, 0
-      f16v4hihov4amp $a6:7, $azeros, $azeros, TAMP_F16V4_E4_P3
-    }
-    {
-      st64pace   $a4:5, $m0:1+=, $mzero, 0
-      setzi      $a0, 8
-    }
+    { ld2xst64pace $a0:3, $a4:5, $m0:1+=, $mzero, 0 ; f16v4hihov4amp $a4:5, $a0:1, $a2:3, TAMP_F16V4_E4_P2 }
+    { ld2xst64pace $a0:3, $a6:7, $m0:1+=, $mzero, 0 ; f16v4hihov4amp $a6:7, $a0:1, $a2:3, TAMP_F16V4_E4_P3 }
+    { ld2xst64pace $a0:3, $a4:5, $m0:1+=, $mzero, 0 ; f16v4hihov4amp $a4:5, $a0:1, $a2:3, TAMP_F16V4_E4_P0 }
+    { ld2xst64pace $a0:3, $a6:7, $m0:1+=, $mzero, 0 ; f16v4hihov4amp $a6:7, $a0:1, $a2:3, TAMP_F16V4_E4_P1 }
+    { st64pace   $a4:5, $m0:1+=, $mzero, 0 ; f16v4hihov4amp $a4:5, $azeros, $azeros, TAMP_F16V4_E4_P2 }
+    { st64pace   $a6:7, $m0:1+=, $mzero, 0 ; f16v4hihov4amp $a6:7, $azeros, $azeros, TAMP_F16V4_E4_P3 }
+    { st64pace   $a4:5, $m0:1+=, $mzero, 0 ; setzi      $a0, 8 }
     st64pace   $a6:7, $m0:1+=, $mzero, 0
 gemm_f16_done:
     exitz      $mzero
