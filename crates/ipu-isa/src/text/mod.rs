@@ -14,7 +14,7 @@ mod statement;
 pub use expr::{BinaryOp, Expr, Name, UnaryOp, parse_expr};
 pub use print::{byte_target, print, print_register, word_target};
 pub use reg::{Reg, RegFile, Suffix};
-pub use select::{Context, Insn, Pending, Selection, select};
+pub use select::{Context, Insn, Pending, Selection, immediate, out_of_range, select};
 pub use statement::{Arg, Statement, parse_statement, split_commas};
 
 use crate::form::{EncodeError, Mode, encode};

@@ -62,7 +62,7 @@ pub struct Selection {
 }
 
 /// The class of operand `index`, with those of the inline word of a two-word form.
-pub(crate) fn operand_class(form: &Form, index: usize) -> Option<Class> {
+fn operand_class(form: &Form, index: usize) -> Option<Class> {
     match form.operands.get(index) {
         Some(operand) => Some(operand.class),
         None if form.words() == 2 && index == 4 => Some(Class::Zi(14)),
@@ -191,7 +191,7 @@ fn rewrite<'a>(
     if let Some(base) = mnemonic.strip_suffix(".iz") {
         return Ok((base, Some(" iz")));
     }
-    if mnemonic == "sub" && negate_immediate(args) {
+    if mnemonic == "sub" && negate_immediate(args)? {
         return Ok(("add", Some(" si")));
     }
     for (suffix, force) in [("z", " zi"), ("s", " si")] {
@@ -216,16 +216,20 @@ fn name_csrs(args: &mut [(usize, Arg)]) {
 }
 
 /// `sub $d, $s, imm` adds the negated immediate.
-fn negate_immediate(args: &mut [(usize, Arg)]) -> bool {
-    let [(_, Arg::Reg(..)), (_, Arg::Reg(..)), (_, Arg::Expr(expr))] = args else {
-        return false;
+fn negate_immediate(args: &mut [(usize, Arg)]) -> Result<bool, TextError> {
+    let [(_, Arg::Reg(..)), (_, Arg::Reg(..)), (at, Arg::Expr(expr))] = args else {
+        return Ok(false);
     };
     let negated = match &*expr {
-        Expr::Number(value) => Expr::Number(value.wrapping_neg()),
+        Expr::Number(value @ -0x7fff..=0x7fff) => Expr::Number(-value),
+        Expr::Number(value) => {
+            let reason = format!("{value} is out of range -32767 to 32767");
+            return Err(TextError::new(*at, reason));
+        }
         expr => Expr::Unary(UnaryOp::Negate, Box::new(expr.clone())),
     };
     *expr = negated;
-    true
+    Ok(true)
 }
 
 fn as_reg(arg: &Arg) -> Option<(RegFile, u8)> {
@@ -414,7 +418,7 @@ fn match_operand(form: &Form, index: usize, class: Class, arg: &Arg) -> Result<M
 }
 
 /// The operand value for a number, if the class holds it.
-pub(crate) fn immediate(class: Class, value: i64) -> Option<i32> {
+pub fn immediate(class: Class, value: i64) -> Option<i32> {
     if class == Class::Iz12 {
         return as_word(value)
             .filter(|word| word & 0xf_ffff == 0)
@@ -424,7 +428,8 @@ pub(crate) fn immediate(class: Class, value: i64) -> Option<i32> {
     (lo..=hi).contains(&value).then_some(value as i32)
 }
 
-pub(crate) fn out_of_range(class: Class, value: i64) -> String {
+/// The reason why a class does not hold a number.
+pub fn out_of_range(class: Class, value: i64) -> String {
     match class {
         Class::Iz12 => format!("{value} is not a multiple of 2^20 within 32 bits"),
         class => {
