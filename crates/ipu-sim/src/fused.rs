@@ -388,3 +388,6 @@ impl State {
         w.set_m_defined(body.pointers + 1, packed[1]);
     }
 }
+
+#[cfg(test)]
+mod tests;
