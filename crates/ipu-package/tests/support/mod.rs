@@ -285,3 +285,40 @@ pub fn wide(tiles: u32, row_words: u32) -> Package {
     }
     package
 }
+
+/// Set one number of a package, chosen by `which`.
+pub fn set_field(package: &mut Package, which: u32, value: u32) {
+    let at = |length: usize| which as usize / 32 % length;
+    let image = at(package.images.len());
+    let binding = at(package.bindings.len());
+    let tensor = at(package.tensors.len());
+    let image = &mut package.images[image];
+    let (piece, mark) = (at(image.pieces.len()), at(image.marks.len()));
+    let binding = &mut package.bindings[binding];
+    let tensor = &mut package.tensors[tensor];
+    let row = at(tensor.row_spans.len());
+    *match which % 22 {
+        0 => &mut package.tiles,
+        1 => &mut image.tile,
+        2 => &mut image.entry,
+        3 => &mut image.pieces[piece].address,
+        4 => &mut image.pieces[piece].segment,
+        5 => &mut image.marks[mark].address,
+        6 => &mut image.marks[mark].step,
+        7 => &mut tensor.rows,
+        8 => &mut tensor.columns,
+        9 => &mut tensor.row_spans[row].device,
+        10 => &mut tensor.row_spans[row].logical,
+        11 => &mut tensor.row_spans[row].count,
+        12 => &mut tensor.column_spans[0].device,
+        13 => &mut tensor.column_spans[0].logical,
+        14 => &mut tensor.column_spans[0].count,
+        15 => &mut binding.tensor,
+        16 => &mut binding.tile,
+        17 => &mut binding.address,
+        18 => &mut binding.row,
+        19 => &mut binding.column,
+        20 => &mut binding.rows,
+        _ => &mut binding.columns,
+    } = value;
+}
