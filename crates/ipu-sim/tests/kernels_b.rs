@@ -183,7 +183,7 @@ impl Softmax {
             // A maximum in every place of a row, and one row of negative scores.
             scores[r * keys + r * 7 % valid] = f16::from_f32(90.0);
             if r == 1 {
-                (0..valid).for_each(|k| scores[keys + k] = -scores[keys + k].abs());
+                scores[keys..keys + valid].iter_mut().for_each(|s| *s = f16::from_bits(s.to_bits() | 0x8000));
             }
         }
         Softmax { rows, valid, keys, scale, scores }
