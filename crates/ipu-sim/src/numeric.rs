@@ -1,0 +1,216 @@
+//! Scalar arithmetic of the tile: exact widening, one rounding, special functions.
+//!
+//! Invariants: results depend on the operands only; no transcendental comes from `std`. Special
+//! functions of F16 are tables of all 65,536 results, each rounded once from F64.
+//! Not here: which lanes an instruction works on.
+
+use std::sync::OnceLock;
+
+use ipu_isa::float::{F16_MAX, F16_NAN};
+
+/// What a conversion to F16 does with a finite value beyond the maximum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NanOnOverflow(pub bool);
+
+/// Widen F16, exactly. Free of branches, so that lanes become vector code.
+#[inline(always)]
+pub fn widen(code: u16) -> f32 {
+    const SMALLEST_NORMAL: u32 = 113 << 23;
+    let magnitude = u32::from(code & 0x7fff) << 13;
+    let exponent = code & 0x7c00;
+    let normal = magnitude + (112 << 23);
+    let subnormal = f32::from_bits(magnitude + SMALLEST_NORMAL) - f32::from_bits(SMALLEST_NORMAL);
+    let bits = if exponent == 0 {
+        subnormal.to_bits()
+    } else if exponent == 0x7c00 {
+        normal + (112 << 23)
+    } else {
+        normal
+    };
+    f32::from_bits(bits | u32::from(code & 0x8000) << 16)
+}
+
+/// Round F32 to F16, nearest even.
+#[inline(always)]
+pub fn narrow(value: f32, overflow: NanOnOverflow) -> u16 {
+    const SUBNORMAL_MAGIC: u32 = 126 << 23;
+    let bits = value.to_bits();
+    let sign = (bits >> 16) as u16 & 0x8000;
+    let magnitude = bits & 0x7fff_ffff;
+    if magnitude >= 0x7f80_0000 {
+        return if magnitude > 0x7f80_0000 {
+            F16_NAN
+        } else {
+            sign | 0x7c00
+        };
+    }
+    let code = if magnitude < 113 << 23 {
+        let shifted = f32::from_bits(magnitude) + f32::from_bits(SUBNORMAL_MAGIC);
+        shifted.to_bits() - SUBNORMAL_MAGIC
+    } else {
+        let odd = (magnitude >> 13) & 1;
+        (magnitude - (112 << 23) + 0xfff + odd) >> 13
+    };
+    if code < 0x7c00 {
+        sign | code as u16
+    } else if overflow.0 {
+        F16_NAN
+    } else {
+        sign | F16_MAX
+    }
+}
+
+/// Unary special functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Special {
+    Exp,
+    Exp2,
+    Ln,
+    Log2,
+    Tanh,
+    Sigm,
+    Sqrt,
+    /// One over the square root.
+    Oorx,
+    /// One over the value.
+    Oox,
+}
+
+/// Special functions with F16 tables, in table order.
+const TABLED: [Special; 6] = [
+    Special::Exp,
+    Special::Exp2,
+    Special::Ln,
+    Special::Log2,
+    Special::Tanh,
+    Special::Sigm,
+];
+
+impl Special {
+    fn wide(self, x: f64) -> f64 {
+        match self {
+            Special::Exp => libm::exp(x),
+            Special::Exp2 => libm::exp2(x),
+            Special::Ln => libm::log(x),
+            Special::Log2 => libm::log2(x),
+            Special::Tanh => libm::tanh(x),
+            Special::Sigm => 1.0 / (1.0 + libm::exp(-x)),
+            Special::Sqrt => x.sqrt(),
+            Special::Oorx => 1.0 / x.sqrt(),
+            Special::Oox => 1.0 / x,
+        }
+    }
+
+    /// F32 in, F32 out, rounded from F64.
+    pub fn single(self, x: f32) -> f32 {
+        self.wide(f64::from(x)) as f32
+    }
+
+    /// All results in F16; overflow is an infinity here.
+    pub fn half_table(self) -> &'static [u16] {
+        static TABLES: [OnceLock<Vec<u16>>; TABLED.len()] =
+            [const { OnceLock::new() }; TABLED.len()];
+        let slot = TABLED.iter().position(|&f| f == self).expect("tabled");
+        TABLES[slot].get_or_init(|| {
+            (0..=u16::MAX)
+                .map(|code| {
+                    let exact = self.wide(f64::from(widen(code)));
+                    if exact.is_nan() {
+                        F16_NAN
+                    } else {
+                        half::f16::from_f64(exact).to_bits()
+                    }
+                })
+                .collect()
+        })
+    }
+
+    /// F16 in, F16 out.
+    #[inline(always)]
+    pub fn half(self, code: u16, overflow: NanOnOverflow) -> u16 {
+        let result = self.half_table()[usize::from(code)];
+        // An infinity that no infinite or zero operand explains is an overflow.
+        if result & 0x7fff == 0x7c00 && code & 0x7c00 != 0x7c00 && code & 0x7fff != 0 {
+            return if overflow.0 {
+                F16_NAN
+            } else {
+                result & 0x8000 | F16_MAX
+            };
+        }
+        result
+    }
+}
+
+/// The larger operand; a NaN loses against a number.
+#[inline(always)]
+pub fn max(x: f32, y: f32) -> f32 {
+    if x.is_nan() || y > x { y } else { x }
+}
+
+/// The smaller operand; a NaN loses against a number.
+#[inline(always)]
+pub fn min(x: f32, y: f32) -> f32 {
+    if x.is_nan() || y < x { y } else { x }
+}
+
+/// Round to an integer value: 0 nearest even, 1 up, 2 down, 3 towards zero.
+pub fn round_to_integer(x: f32, mode: i32) -> f32 {
+    match mode & 3 {
+        0 => x.round_ties_even(),
+        1 => x.ceil(),
+        2 => x.floor(),
+        _ => x.trunc(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_conversions_agree_with_the_half_crate() {
+        for code in 0..=u16::MAX {
+            let expected = half::f16::from_bits(code).to_f32();
+            let value = widen(code);
+            assert!(value == expected || value.is_nan() && expected.is_nan());
+            assert_eq!(value.is_sign_negative(), code & 0x8000 != 0);
+            if !value.is_nan() {
+                assert_eq!(narrow(value, NanOnOverflow(false)), code);
+            }
+        }
+    }
+
+    #[test]
+    fn rounding_agrees_with_the_half_crate() {
+        let mut state = 1u32;
+        for _ in 0..2_000_000 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let exponent = 0x60 + (state >> 25) % 0x38;
+            let value = f32::from_bits(state & 0x807f_ffff | exponent << 23);
+            let expected = half::f16::from_f32(value).to_bits();
+            let found = narrow(value, NanOnOverflow(false));
+            if expected & 0x7fff == 0x7c00 {
+                assert_eq!(found, expected & 0x8000 | F16_MAX);
+                assert_eq!(narrow(value, NanOnOverflow(true)), F16_NAN);
+            } else {
+                assert_eq!(found, expected, "{value:e}");
+            }
+        }
+    }
+
+    #[test]
+    fn special_functions() {
+        let one = 0x3c00;
+        let keep = NanOnOverflow(false);
+        assert_eq!(Special::Exp.half(0, keep), one);
+        assert_eq!(Special::Tanh.half(0x7c00, keep), one);
+        assert_eq!(Special::Ln.half(0, keep), 0xfc00);
+        assert_eq!(Special::Exp.half(0x4c00, keep), F16_MAX);
+        assert_eq!(Special::Exp.half(0x7c00, keep), 0x7c00);
+        assert_eq!(Special::Oorx.single(4.0), 0.5);
+        assert_eq!(Special::Sigm.single(0.0), 0.5);
+        assert_eq!(max(f32::NAN, 1.0), 1.0);
+        assert_eq!(max(1.0, f32::NAN), 1.0);
+        assert_eq!(min(-1.0, 2.0), -1.0);
+    }
+}

@@ -1,0 +1,292 @@
+//! A worker from its launch to its exit.
+//!
+//! Input: code, entry, registers, what the tile shares, the cycle of the first issue. Output: the
+//! number of issues. Invariants: a bundle reads the state before it in both slots; a repeat costs
+//! its own issue and those of its bodies.
+//! Not here: when a worker is launched and what its time does to the supervisor.
+
+use ipu_isa::Mode;
+use ipu_target::issue::WORKER_PERIOD;
+
+use crate::code::{CodeMap, Line, LineKind, broken};
+use crate::context::Context;
+use crate::exec::{BranchOp, Shared, aux, commit, main, undefined_control};
+use crate::fault::{Exec, FaultKind, Use};
+use crate::op::{Micro, Op};
+
+/// Issues after which a launch counts as one that never ends.
+pub const ISSUES_MAX: u64 = 1 << 34;
+/// Largest count of a repeat.
+const REPEAT_MAX: u32 = 0xffff;
+
+/// Worker status: `$WSR`, `$VERTEX_BASE`, and the like.
+mod csr {
+    pub const WSR: i32 = 1;
+    pub const VERTEX_BASE: i32 = 2;
+    pub const WORKER_BASE: i32 = 3;
+    pub const COUNT_LOW: i32 = 96;
+    pub const COUNT_HIGH: i32 = 97;
+}
+
+/// A fault of a worker and where.
+pub struct WorkerFault {
+    pub pc: u32,
+    pub kind: Box<FaultKind>,
+}
+
+/// What a launch did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Launched {
+    pub issues: u64,
+    /// Low word of the cycle counter where the worker last read it.
+    pub sample: Option<u32>,
+}
+
+/// One launch.
+pub struct Launch<'a> {
+    pub code: &'a CodeMap,
+    pub index: u8,
+    pub entry: u32,
+    /// Cycle of the first issue.
+    pub start: u64,
+}
+
+enum Flow {
+    Next,
+    Jump(u32),
+    Repeat { count: u32, bundles: usize },
+    Exit,
+}
+
+impl Launch<'_> {
+    /// Run to the exit. With `DATA` false no value of the A file is computed.
+    pub fn run<const DATA: bool>(
+        &self,
+        w: &mut Context,
+        shared: &mut Shared,
+    ) -> Result<Launched, WorkerFault> {
+        let mut done = Launched::default();
+        let mut pc = self.entry;
+        loop {
+            let at = |pc| move |kind| WorkerFault { pc, kind };
+            let block = self.code.find(pc).map_err(at(pc))?;
+            let lines = block.lines(Mode::Worker);
+            let base = block.address;
+            let mut i = ((pc - base) / 4) as usize;
+            while let Some(line) = lines.get(i) {
+                let here = base + 4 * i as u32;
+                let mut words = 1;
+                match line.kind {
+                    LineKind::Main => {
+                        main::<DATA>(&line.main, w, shared.memory).map_err(at(here))?
+                    }
+                    LineKind::Aux => auxiliary::<DATA>(line, w, shared).map_err(at(here))?,
+                    LineKind::Bundle => {
+                        both::<DATA>(line, w, shared).map_err(at(here))?;
+                        words = 2;
+                    }
+                    LineKind::Control(paired) => {
+                        let flow = self
+                            .control::<DATA>(line, paired, here, w, shared, &mut done)
+                            .map_err(at(here))?;
+                        words = 1 + usize::from(paired);
+                        done.issues += u64::from(line.issues);
+                        match flow {
+                            Flow::Next => {}
+                            Flow::Exit => return Ok(done),
+                            Flow::Jump(target) => {
+                                let to = target.wrapping_sub(base) / 4;
+                                if target >= base && (to as usize) < lines.len() && target & 3 == 0
+                                {
+                                    i = to as usize;
+                                    if done.issues > ISSUES_MAX {
+                                        let kind = Box::new(FaultKind::Runaway(ISSUES_MAX));
+                                        return Err(at(here)(kind));
+                                    }
+                                    continue;
+                                }
+                                i = usize::MAX;
+                                pc = target;
+                                break;
+                            }
+                            Flow::Repeat { count, bundles } => {
+                                let from = i + words;
+                                let body = body(lines, base, from, bundles).map_err(at(here))?;
+                                done.issues += repeat::<DATA>(body, count, w, shared).map_err(
+                                    |(k, kind)| at(base + 4 * (from + 2 * k) as u32)(kind),
+                                )?;
+                                i = from + 2 * bundles;
+                                continue;
+                            }
+                        }
+                        i += words;
+                        continue;
+                    }
+                    LineKind::NotAnInstruction | LineKind::BrokenBundle => {
+                        return Err(at(here)(broken(line, block.words[i], Mode::Worker)));
+                    }
+                }
+                done.issues += u64::from(line.issues);
+                i += words;
+            }
+            if i != usize::MAX {
+                pc = base + 4 * i as u32;
+            }
+        }
+    }
+
+    /// A control or system instruction; what stands beside it runs too.
+    fn control<const DATA: bool>(
+        &self,
+        line: &Line,
+        paired: bool,
+        here: u32,
+        w: &mut Context,
+        shared: &mut Shared,
+        done: &mut Launched,
+    ) -> Exec<Flow> {
+        let micro = &line.main;
+        let after = here + if paired { 8 } else { 4 };
+        let flow = match micro.op {
+            Op::Branch(op) => {
+                let (taken, target) = branch::<DATA>(op, micro, after, w)?;
+                if taken {
+                    Flow::Jump(target)
+                } else {
+                    Flow::Next
+                }
+            }
+            Op::Exit => Flow::Exit,
+            Op::RepeatImmediate => Flow::Repeat {
+                count: micro.imm as u32,
+                bundles: usize::from(micro.r[3]) + 1,
+            },
+            Op::RepeatRegister => {
+                let count = w.m(micro.r[0]);
+                if DATA && w.m_tainted(micro.r[0]) {
+                    return Err(undefined_control());
+                }
+                if count > REPEAT_MAX {
+                    return Err(Box::new(FaultKind::Repeat("count above 65,535")));
+                }
+                Flow::Repeat {
+                    count,
+                    bundles: micro.imm as usize + 1,
+                }
+            }
+            Op::Get => {
+                self.get(micro, w, done)?;
+                Flow::Next
+            }
+            Op::Put => return Err(Box::new(FaultKind::UnknownRegister(micro.imm as u16))),
+            Op::Trap => return Err(Box::new(FaultKind::Trap(micro.imm as u32))),
+            _ => return Err(Box::new(FaultKind::Bundle("supervisor operation"))),
+        };
+        if paired {
+            auxiliary::<DATA>(line, w, shared)?;
+        }
+        Ok(flow)
+    }
+
+    fn get(&self, micro: &Micro, w: &mut Context, done: &mut Launched) -> Exec<()> {
+        let now = self.start + WORKER_PERIOD * done.issues;
+        let value = match micro.imm {
+            csr::WSR => u32::from(self.index),
+            csr::VERTEX_BASE => w.m(13),
+            csr::WORKER_BASE => w.m(12),
+            csr::COUNT_LOW => {
+                done.sample = Some(now as u32);
+                now as u32
+            }
+            csr::COUNT_HIGH => (now >> 32) as u32,
+            other => return Err(Box::new(FaultKind::UnknownRegister(other as u16))),
+        };
+        w.set_m(micro.r[0], value, false);
+        Ok(())
+    }
+}
+
+/// Carry out a branch: whether it is taken, and where to.
+#[inline(always)]
+pub fn branch<const DATA: bool>(
+    op: BranchOp,
+    micro: &Micro,
+    after: u32,
+    w: &mut Context,
+) -> Exec<(bool, u32)> {
+    let r = micro.r[0];
+    let target = micro.imm as u32;
+    match op {
+        BranchOp::Immediate => return Ok((true, target)),
+        BranchOp::Call => {
+            w.set_m(r, after, false);
+            return Ok((true, target));
+        }
+        _ => {}
+    }
+    if DATA && w.m_tainted(r) {
+        return Err(Box::new(FaultKind::Undefined(Use::Branch)));
+    }
+    let value = w.m(r);
+    if op == BranchOp::Register {
+        return Ok((true, value));
+    }
+    let taken = op.taken(value);
+    if op == BranchOp::NotZeroDecrement && taken {
+        w.set_m(r, value - 1, false);
+    }
+    Ok((taken, target))
+}
+
+#[inline(always)]
+fn auxiliary<const DATA: bool>(line: &Line, w: &mut Context, shared: &mut Shared) -> Exec<()> {
+    if DATA {
+        let out = aux(&line.aux, w, shared.coefficients)?;
+        commit(&line.aux, w, out);
+    }
+    Ok(())
+}
+
+/// A bundle: both slots read the state before it.
+#[inline(always)]
+pub fn both<const DATA: bool>(line: &Line, w: &mut Context, shared: &mut Shared) -> Exec<()> {
+    if DATA {
+        let out = aux(&line.aux, w, shared.coefficients)?;
+        main::<DATA>(&line.main, w, shared.memory)?;
+        commit(&line.aux, w, out);
+    } else {
+        main::<DATA>(&line.main, w, shared.memory)?;
+    }
+    Ok(())
+}
+
+/// The lines of a repeat body, checked.
+fn body(lines: &[Line], base: u32, from: usize, bundles: usize) -> Exec<&[Line]> {
+    let fault = |reason| Err(Box::new(FaultKind::Repeat(reason)));
+    if !(base as usize + 4 * from).is_multiple_of(8) {
+        return fault("body is not on an 8-byte boundary");
+    }
+    let Some(body) = lines.get(from..from + 2 * bundles) else {
+        return fault("body leaves the code");
+    };
+    if !body.iter().step_by(2).all(|line| line.repeatable) {
+        return fault("body holds a solo, control or system instruction");
+    }
+    Ok(body)
+}
+
+/// Run a repeat body. An error carries the bundle's number.
+fn repeat<const DATA: bool>(
+    body: &[Line],
+    count: u32,
+    w: &mut Context,
+    shared: &mut Shared,
+) -> Result<u64, (usize, Box<FaultKind>)> {
+    let issues: u64 = body.iter().step_by(2).map(|l| u64::from(l.issues)).sum();
+    for _ in 0..count {
+        for (k, line) in body.iter().step_by(2).enumerate() {
+            both::<DATA>(line, w, shared).map_err(|kind| (k, kind))?;
+        }
+    }
+    Ok(issues * u64::from(count))
+}
