@@ -17,7 +17,11 @@ fn run(family: &[Kernel], name: &str, aliases: &[(&'static str, &'static str)], 
     let kernel = family.iter().find(|kernel| kernel.contract.name == name);
     let kernel = kernel.expect("kernel");
     let mut layouts = vec![Layout::Elements, Layout::Dense];
-    layouts.extend(aliases.iter().map(|&(out, input)| Layout::InPlace(out, input)));
+    layouts.extend(
+        aliases
+            .iter()
+            .map(|&(out, input)| Layout::InPlace(out, input)),
+    );
     for case in &kernel.contract.cases {
         let mut random = Random::new(case.args.values().fold(7, |h, v| h * 31 + *v as u64));
         let (inputs, judge) = shape(&case.args, &mut random);
@@ -54,16 +58,25 @@ fn ulp(value: f64) -> f64 {
 }
 
 fn halves(random: &mut Random, count: usize, spread: f32) -> Vec<f16> {
-    (0..count).map(|_| f16::from_f32(random.normal(spread))).collect()
+    (0..count)
+        .map(|_| f16::from_f32(random.normal(spread)))
+        .collect()
 }
 
 fn named<const N: usize>(pairs: [(&'static str, &[f16]); N]) -> Inputs {
-    pairs.into_iter().map(|(name, values)| (name, Data::halves(values))).collect()
+    pairs
+        .into_iter()
+        .map(|(name, values)| (name, Data::halves(values)))
+        .collect()
 }
 
 /// a, b and the sums of a[outer][rows][width] and b[outer][width].
 fn columns(scalars: &Scalars, random: &mut Random) -> (Vec<f16>, Vec<f16>, Vec<f16>) {
-    let (outer, rows, width) = (get(scalars, "outer"), get(scalars, "rows"), get(scalars, "width"));
+    let (outer, rows, width) = (
+        get(scalars, "outer"),
+        get(scalars, "rows"),
+        get(scalars, "width"),
+    );
     let a = halves(random, outer * rows * width, 3.0);
     let b = halves(random, outer * width, 1.0);
     let sum = |i: usize| {
@@ -84,7 +97,10 @@ fn judge_gelu(x: &[f16], out: &[f16]) {
     for (x, y) in x.iter().zip(out) {
         let reference = gelu(x.to_f64());
         let error = (y.to_f64() - reference).abs();
-        assert!(error <= f64::max(1e-3, 2.0 * ulp(reference)), "gelu({x}) = {y}, not {reference}");
+        assert!(
+            error <= f64::max(1e-3, 2.0 * ulp(reference)),
+            "gelu({x}) = {y}, not {reference}"
+        );
         assert!(x.to_f64() < 8.0 || x == y, "gelu({x}) = {y}");
         assert!(x.to_f64() > -8.0 || y.to_f64() == 0.0, "gelu({x}) = {y}");
     }
@@ -93,27 +109,42 @@ fn judge_gelu(x: &[f16], out: &[f16]) {
 #[test]
 fn pointwise() {
     let kernels = family("pointwise");
-    run(&kernels, "add_f16", &[("out", "a"), ("out", "b")], |scalars, random| {
-        let count = get(scalars, "count");
-        let (a, b) = (halves(random, count, 20.0), halves(random, count, 1.0));
-        let inputs = named([("a", &a), ("b", &b)]);
-        let judge = move |outputs: &Outputs| {
-            for (i, y) in outputs["out"].halves().into_iter().enumerate() {
-                assert_eq!(y, narrow(a[i].to_f64() + b[i].to_f64()), "{i}");
-            }
-        };
-        (inputs, Box::new(judge))
-    });
-    run(&kernels, "add_columns_f16", &[("out", "a")], |scalars, random| {
-        let (a, b, sums) = columns(scalars, random);
-        let judge = move |outputs: &Outputs| assert_eq!(outputs["out"].halves(), sums);
-        (named([("a", &a), ("b", &b)]), Box::new(judge))
-    });
-    run(&kernels, "bias_gelu_f16", &[("out", "a")], |scalars, random| {
-        let (a, b, sums) = columns(scalars, random);
-        let judge = move |outputs: &Outputs| judge_gelu(&sums, &outputs["out"].halves());
-        (named([("a", &a), ("b", &b)]), Box::new(judge))
-    });
+    run(
+        &kernels,
+        "add_f16",
+        &[("out", "a"), ("out", "b")],
+        |scalars, random| {
+            let count = get(scalars, "count");
+            let (a, b) = (halves(random, count, 20.0), halves(random, count, 1.0));
+            let inputs = named([("a", &a), ("b", &b)]);
+            let judge = move |outputs: &Outputs| {
+                for (i, y) in outputs["out"].halves().into_iter().enumerate() {
+                    assert_eq!(y, narrow(a[i].to_f64() + b[i].to_f64()), "{i}");
+                }
+            };
+            (inputs, Box::new(judge))
+        },
+    );
+    run(
+        &kernels,
+        "add_columns_f16",
+        &[("out", "a")],
+        |scalars, random| {
+            let (a, b, sums) = columns(scalars, random);
+            let judge = move |outputs: &Outputs| assert_eq!(outputs["out"].halves(), sums);
+            (named([("a", &a), ("b", &b)]), Box::new(judge))
+        },
+    );
+    run(
+        &kernels,
+        "bias_gelu_f16",
+        &[("out", "a")],
+        |scalars, random| {
+            let (a, b, sums) = columns(scalars, random);
+            let judge = move |outputs: &Outputs| judge_gelu(&sums, &outputs["out"].halves());
+            (named([("a", &a), ("b", &b)]), Box::new(judge))
+        },
+    );
     run(&kernels, "gelu_f16", &[("out", "a")], |scalars, random| {
         let count = get(scalars, "count");
         let a: Vec<f16> = match count {
@@ -131,36 +162,41 @@ fn pointwise() {
 
 #[test]
 fn layernorm() {
-    run(&family("layernorm"), "layernorm_f16", &[("out", "x")], |scalars, random| {
-        let (rows, columns) = (get(scalars, "rows"), get(scalars, "columns"));
-        let epsilon = f64::from(f32::from_bits(get(scalars, "epsilon") as u32));
-        // Rows of different spread, some far from zero.
-        let mut x = Vec::new();
-        for r in 0..rows {
-            let (centre, spread) = ([0.0, 30.0, -5.0][r % 3], [1.0, 0.5, 40.0][r % 3]);
-            x.extend((0..columns).map(|_| f16::from_f32(centre + random.normal(spread))));
-        }
-        let (scale, bias) = (halves(random, columns, 1.0), halves(random, columns, 0.5));
-        let inputs = named([("x", &x), ("scale", &scale), ("bias", &bias)]);
-        let judge = move |outputs: &Outputs| {
-            let out = outputs["out"].halves();
-            for (x, out) in x.chunks(columns).zip(out.chunks(columns)) {
-                let count = columns as f64;
-                let mean = x.iter().map(|x| x.to_f64()).sum::<f64>() / count;
-                let square = |x: &f16| (x.to_f64() - mean) * (x.to_f64() - mean);
-                let deviation = (x.iter().map(square).sum::<f64>() / count + epsilon).sqrt();
-                for (c, y) in out.iter().enumerate() {
-                    let product = (x[c].to_f64() - mean) / deviation * scale[c].to_f64();
-                    let reference = product + bias[c].to_f64();
-                    let error = (y.to_f64() - reference).abs();
-                    // n, product and sum round once each, and F32 leaves a little.
-                    let bound = (2.0 * product.abs() + reference.abs()) / 2048.0 + 2e-5;
-                    assert!(error <= bound, "column {c}: {y}, not {reference}");
-                }
+    run(
+        &family("layernorm"),
+        "layernorm_f16",
+        &[("out", "x")],
+        |scalars, random| {
+            let (rows, columns) = (get(scalars, "rows"), get(scalars, "columns"));
+            let epsilon = f64::from(f32::from_bits(get(scalars, "epsilon") as u32));
+            // Rows of different spread, some far from zero.
+            let mut x = Vec::new();
+            for r in 0..rows {
+                let (centre, spread) = ([0.0, 30.0, -5.0][r % 3], [1.0, 0.5, 40.0][r % 3]);
+                x.extend((0..columns).map(|_| f16::from_f32(centre + random.normal(spread))));
             }
-        };
-        (inputs, Box::new(judge))
-    });
+            let (scale, bias) = (halves(random, columns, 1.0), halves(random, columns, 0.5));
+            let inputs = named([("x", &x), ("scale", &scale), ("bias", &bias)]);
+            let judge = move |outputs: &Outputs| {
+                let out = outputs["out"].halves();
+                for (x, out) in x.chunks(columns).zip(out.chunks(columns)) {
+                    let count = columns as f64;
+                    let mean = x.iter().map(|x| x.to_f64()).sum::<f64>() / count;
+                    let square = |x: &f16| (x.to_f64() - mean) * (x.to_f64() - mean);
+                    let deviation = (x.iter().map(square).sum::<f64>() / count + epsilon).sqrt();
+                    for (c, y) in out.iter().enumerate() {
+                        let product = (x[c].to_f64() - mean) / deviation * scale[c].to_f64();
+                        let reference = product + bias[c].to_f64();
+                        let error = (y.to_f64() - reference).abs();
+                        // n, product and sum round once each, and F32 leaves a little.
+                        let bound = (2.0 * product.abs() + reference.abs()) / 2048.0 + 2e-5;
+                        assert!(error <= bound, "column {c}: {y}, not {reference}");
+                    }
+                }
+            };
+            (inputs, Box::new(judge))
+        },
+    );
 }
 
 struct Softmax {
@@ -183,10 +219,18 @@ impl Softmax {
             // A maximum in every place of a row, and one row of negative scores.
             scores[r * keys + r * 7 % valid] = f16::from_f32(90.0);
             if r == 1 {
-                scores[keys..keys + valid].iter_mut().for_each(|s| *s = f16::from_bits(s.to_bits() | 0x8000));
+                scores[keys..keys + valid]
+                    .iter_mut()
+                    .for_each(|s| *s = f16::from_bits(s.to_bits() | 0x8000));
             }
         }
-        Softmax { rows, valid, keys, scale, scores }
+        Softmax {
+            rows,
+            valid,
+            keys,
+            scale,
+            scores,
+        }
     }
 
     /// Scores in Panels(16); padded words without a valid key are undefined.
@@ -209,7 +253,10 @@ impl Softmax {
     /// The exponential of row r and key k by the F16 steps of the kernel.
     fn exponential(&self, r: usize, k: usize) -> f16 {
         let row = &self.scores[r * self.keys..][..self.valid];
-        let max = row.iter().map(|s| s.to_f64()).fold(f64::NEG_INFINITY, f64::max);
+        let max = row
+            .iter()
+            .map(|s| s.to_f64())
+            .fold(f64::NEG_INFINITY, f64::max);
         let scale = f16::from_f32(self.scale).to_f64();
         let argument = narrow(-scale * narrow(max - row[k].to_f64()).to_f64());
         let value = narrow(libm::exp(argument.to_f64()));
@@ -223,8 +270,13 @@ impl Softmax {
 
     fn judge_sums(&self, sums: &[f32]) {
         for (r, &sum) in sums.iter().enumerate() {
-            let wanted: f64 = (0..self.valid).map(|k| self.exponential(r, k).to_f64()).sum();
-            assert!((f64::from(sum) / wanted - 1.0).abs() < 1e-6, "sum of row {r}: {sum}");
+            let wanted: f64 = (0..self.valid)
+                .map(|k| self.exponential(r, k).to_f64())
+                .sum();
+            assert!(
+                (f64::from(sum) / wanted - 1.0).abs() < 1e-6,
+                "sum of row {r}: {sum}"
+            );
         }
     }
 }
@@ -232,24 +284,39 @@ impl Softmax {
 #[test]
 fn softmax() {
     let kernels = family("softmax");
-    run(&kernels, "softmax_f16", &[("out", "scores")], |scalars, random| {
-        let softmax = Softmax::new(scalars, random);
-        let inputs = BTreeMap::from([("scores", softmax.panels())]);
-        let judge = move |outputs: &Outputs| {
-            let out = outputs["out"].halves();
-            for (r, k) in (0..softmax.rows).flat_map(|r| (0..softmax.keys).map(move |k| (r, k))) {
-                let y = out[k / 16 * softmax.rows * 16 + r * 16 + k % 16];
-                let wanted = match k < softmax.valid {
-                    true => softmax.exponential(r, k),
-                    false => f16::ZERO,
-                };
-                assert_eq!(y.to_bits(), wanted.to_bits(), "row {r} key {k}: {y}, not {wanted}");
-            }
-            softmax.judge_sums(&outputs["sums"].singles());
-        };
-        (inputs, Box::new(judge))
-    });
-    run(&kernels, "attention_merge_f16", &[("out", "partials")], merge);
+    run(
+        &kernels,
+        "softmax_f16",
+        &[("out", "scores")],
+        |scalars, random| {
+            let softmax = Softmax::new(scalars, random);
+            let inputs = BTreeMap::from([("scores", softmax.panels())]);
+            let judge = move |outputs: &Outputs| {
+                let out = outputs["out"].halves();
+                for (r, k) in (0..softmax.rows).flat_map(|r| (0..softmax.keys).map(move |k| (r, k)))
+                {
+                    let y = out[k / 16 * softmax.rows * 16 + r * 16 + k % 16];
+                    let wanted = match k < softmax.valid {
+                        true => softmax.exponential(r, k),
+                        false => f16::ZERO,
+                    };
+                    assert_eq!(
+                        y.to_bits(),
+                        wanted.to_bits(),
+                        "row {r} key {k}: {y}, not {wanted}"
+                    );
+                }
+                softmax.judge_sums(&outputs["sums"].singles());
+            };
+            (inputs, Box::new(judge))
+        },
+    );
+    run(
+        &kernels,
+        "attention_merge_f16",
+        &[("out", "partials")],
+        merge,
+    );
 }
 
 fn merge(scalars: &Scalars, random: &mut Random) -> (Inputs, Box<dyn Fn(&Outputs)>) {
