@@ -156,3 +156,36 @@ fn tiny_f143_attention_two_images() {
     let (cosine, _) = run("siglip-tiny", 2, 64, precision(f143, f143, f143));
     assert!(cosine > 0.99, "{cosine}");
 }
+
+#[test]
+#[ignore = "full width"]
+fn mlp() {
+    let f143 = Format::F143(-4);
+    let (cosine, _) = run("mlp-so400m", 1, 1472, precision(f143, Format::F16, Format::F16));
+    assert!(cosine > 0.99, "{cosine}");
+}
+
+#[test]
+#[ignore = "full width"]
+fn attention() {
+    let f143 = Format::F143(-4);
+    let (cosine, _) = run("attention-so400m", 1, 1472, precision(f143, Format::F16, Format::F16));
+    assert!(cosine > 0.99, "{cosine}");
+}
+
+#[test]
+#[ignore = "full width"]
+fn one_layer() {
+    let f143 = Format::F143(-4);
+    let (cosine, _) =
+        run("siglip-so400m-378-1", 1, 1472, precision(f143, Format::F16, Format::F16));
+    assert!(cosine > 0.99, "{cosine}");
+}
+
+#[test]
+#[ignore = "full size"]
+fn full() {
+    let f143 = Format::F143(-4);
+    let (cosine, _) = run("siglip-so400m-378", 1, 1472, precision(f143, Format::F16, Format::F16));
+    assert!(cosine > 0.99, "{cosine}");
+}
