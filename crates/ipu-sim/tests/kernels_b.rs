@@ -163,6 +163,14 @@ fn layernorm() {
     });
 }
 
+/// F143 code nearest to a value that is not negative, ties to even, saturated at 240.
+fn f143_of_positive(value: f64) -> u8 {
+    let exponent = libm::log2(value.max(1e-9)).floor().clamp(-7.0, 7.0);
+    let step = libm::exp2(exponent - 3.0);
+    let code = 8.0 * (exponent + 7.0) + libm::rint(value / step);
+    code.min(127.0) as u8
+}
+
 struct Softmax {
     rows: usize,
     valid: usize,
@@ -244,6 +252,24 @@ fn softmax() {
                     false => f16::ZERO,
                 };
                 assert_eq!(y.to_bits(), wanted.to_bits(), "row {r} key {k}: {y}, not {wanted}");
+            }
+            softmax.judge_sums(&outputs["sums"].singles());
+        };
+        (inputs, Box::new(judge))
+    });
+    run(&kernels, "softmax_f143", &[], |scalars, random| {
+        let softmax = Softmax::new(scalars, random);
+        let inputs = BTreeMap::from([("scores", softmax.panels())]);
+        let unit = libm::exp2(-(scalars["out_scale"] as f64));
+        let judge = move |outputs: &Outputs| {
+            let out = outputs["out"].bytes();
+            for (r, k) in (0..softmax.rows).flat_map(|r| (0..softmax.keys).map(move |k| (r, k))) {
+                let y = out[k / 32 * softmax.rows * 32 + r * 32 + k % 32];
+                let wanted = match k < softmax.valid {
+                    true => f143_of_positive(softmax.exponential(r, k).to_f64() * unit),
+                    false => 0,
+                };
+                assert_eq!(y, wanted, "row {r} key {k}");
             }
             softmax.judge_sums(&outputs["sums"].singles());
         };
