@@ -20,7 +20,7 @@ pub use bits::BitOp;
 pub use convert::ConvertOp;
 pub use integer::{AluOp, BranchOp, UnaryOp};
 pub use matrix::MatrixOp;
-pub use memory::{LoadOp, PaceOp, StoreOp};
+pub use memory::{LoadOp, PaceOp, StoreOp, pace_increments};
 
 use crate::context::Context;
 use crate::fault::{Exec, FaultKind};
@@ -62,7 +62,11 @@ pub fn main<const DATA: bool>(micro: &Micro, w: &mut Context, memory: &mut Memor
         Op::MovNotZero => {
             let taken = w.m(x) != 0;
             let value = if taken { w.m(y) } else { w.m(d) };
-            let source = if taken { w.m_tainted(y) } else { w.m_tainted(d) };
+            let source = if taken {
+                w.m_tainted(y)
+            } else {
+                w.m_tainted(d)
+            };
             w.set_m(d, value, source | w.m_tainted(x));
         }
         Op::Atom => {
