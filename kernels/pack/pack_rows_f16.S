@@ -1,10 +1,10 @@
 // pack_rows_f16: row-major F16 rows to Panels(16).
 //
 // source row r begins pitch elements after row r - 1; out [columns/16][rows][16]. The workers
-// hold contiguous row ranges; panels outer, rows inner, one paced load and store for a word of
-// four elements. The jump to the next row must fit ten bits (pitch at most 2056). The last row
-// is outside the loop, so nothing is read past the source.
-// Issues for m rows: 32 + columns/16 * (7 + 4m).
+// hold contiguous row ranges, or ranges of panels when there are fewer than six rows; panels
+// outer, rows inner, one paced load and store for a word of four elements. The jump to the next
+// row must fit ten bits (pitch at most 2056). The last row is outside the loop, so nothing is
+// read past the source. Issues for m rows and p panels of a worker: 36 + p * (7 + 4m).
 // Frame: source, out, rows, columns, pitch.
 
     .section .text.pack_rows_f16, "ax"
@@ -24,8 +24,13 @@ pack_rows_f16:
 pack_rows_f16_worker:
     get        $m0, $WSR
     and        $m0, $m0, 7                // worker index
-    ld32       $m5, $mvertex_base, $mzero, 2
-    shl        $m11, $m5, 5               // bytes of a panel
+    ld32       $m4, $mvertex_base, $mzero, 2        // rows
+    ld32       $m10, $mvertex_base, $mzero, 3
+    shr        $m10, $m10, 4             // panels
+    shl        $m11, $m4, 5               // bytes of a panel
+    cmpult     $m7, $m4, 6                // few rows: split panels instead
+    mov        $m5, $m4
+    movnz      $m5, $m7, $m10
     setzi      $m1, 43691                 // ceil(2^18 / 6)
     mul        $m1, $m5, $m1
     shr        $m1, $m1, 18               // quotient
@@ -33,20 +38,27 @@ pack_rows_f16_worker:
     sub        $m2, $m5, $m2              // remainder
     mul        $m6, $m1, $m0
     min        $m3, $m0, $m2
-    add        $m6, $m6, $m3              // first row
+    add        $m6, $m6, $m3              // first part
     cmpult     $m5, $m0, $m2
-    add        $m5, $m5, $m1              // rows of this worker
+    add        $m5, $m5, $m1              // parts of this worker
     brz        $m5, pack_rows_f16_done
-    ld32       $m7, $mvertex_base, $mzero, 4
+    mov        $m3, $m7
+    ld32       $m7, $mvertex_base, $mzero, 4       // pitch
     ld32       $m8, $mvertex_base, $mzero, 0
+    ld32       $m9, $mvertex_base, $mzero, 1
+    brnz       $m3, pack_rows_f16_few
     mul        $m4, $m6, $m7
     add        $m4, $m4, $m4
-    add        $m8, $m8, $m4              // row-major side
-    ld32       $m9, $mvertex_base, $mzero, 1
     shl        $m6, $m6, 5
+    bri        pack_rows_f16_start
+pack_rows_f16_few:
+    mov        $m10, $m5
+    mov        $m5, $m4
+    mul        $m4, $m6, 32
+    mul        $m6, $m6, $m11
+pack_rows_f16_start:
+    add        $m8, $m8, $m4              // row-major side
     add        $m9, $m9, $m6              // panel side
-    ld32       $m10, $mvertex_base, $mzero, 3
-    shr        $m10, $m10, 4
     add        $m10, $m10, -1
     shr        $m7, $m7, 2
     add        $m7, $m7, -3               // stride 0: words to the next row

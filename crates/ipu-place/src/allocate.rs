@@ -133,12 +133,7 @@ pub fn allocate(
     Ok(addresses)
 }
 
-fn failure(
-    tile: u32,
-    misfit: Misfit,
-    items: &[Item],
-    name: impl Fn(u32) -> String,
-) -> PlaceError {
+fn failure(tile: u32, misfit: Misfit, items: &[Item], name: impl Fn(u32) -> String) -> PlaceError {
     match misfit {
         Misfit::Infeasible {
             class,

@@ -167,7 +167,11 @@ impl Build<'_> {
     }
 
     /// Calls for the local copies, regular runs joined, ascending by tile.
-    fn local_calls(&mut self, site: &Site, mut locals: Vec<Local>) -> Result<Vec<Call>, PlaceError> {
+    fn local_calls(
+        &mut self,
+        site: &Site,
+        mut locals: Vec<Local>,
+    ) -> Result<Vec<Call>, PlaceError> {
         locals.sort_by_key(|local| (local.tile, local.destination, local.source));
         let same = |a: &Local, b: &Local| (a.source, a.destination) == (b.source, b.destination);
         let mut calls = Vec::new();
@@ -227,7 +231,10 @@ impl Build<'_> {
             };
             let room = self.allocation(id).bytes.saturating_sub(offset);
             if extent > u64::from(room) || offset % pointer.align != 0 {
-                let what = format!("{} of {extent} bytes at {offset} does not fit", pointer.name);
+                let what = format!(
+                    "{} of {extent} bytes at {offset} does not fit",
+                    pointer.name
+                );
                 return Err(refused(what));
             }
             self.demand(id, pointer, offset, extent);
@@ -251,17 +258,12 @@ impl Phase<'_> {
         for to in 0..self.grid(copy.destination).parts() {
             let region = self.grid(copy.destination).region(to);
             let mut covered = Covered::default();
-            for block in blocks(
-                &copy.view,
-                &region,
-                self.mid.tensor(copy.source).shape(),
-            ) {
+            for block in blocks(&copy.view, &region, self.mid.tensor(copy.source).shape()) {
                 self.block(copy, &block, to, &region, &mut covered)?;
             }
             let rows = logical_count(&destination.rows, &region.rows);
             let columns = logical_count(&destination.columns, &region.columns);
-            let logical =
-                u64::from(region.group_count()) * u64::from(rows) * u64::from(columns);
+            let logical = u64::from(region.group_count()) * u64::from(rows) * u64::from(columns);
             if covered.logical < logical {
                 return Err(PlaceError::Uncovered {
                     site: self.site.clone(),
@@ -274,7 +276,8 @@ impl Phase<'_> {
             if covered.all == u64::from(region.elements()) {
                 let grid = &self.grids[copy.destination.0 as usize];
                 let shards = to * grid.replicas..(to + 1) * grid.replicas;
-                self.filled.extend(shards.map(|shard| grid.allocation(shard)));
+                self.filled
+                    .extend(shards.map(|shard| grid.allocation(shard)));
             }
         }
         Ok(())
@@ -405,7 +408,9 @@ impl Phase<'_> {
                 .shard_on(tile)
                 .filter(|&shard| source.part_of(shard) == from);
             match held {
-                Some(held) => own.push((destination.allocation(shard), source.allocation(held), tile)),
+                Some(held) => {
+                    own.push((destination.allocation(shard), source.allocation(held), tile))
+                }
                 None => remote.push((destination.allocation(shard), tile)),
             }
         }
@@ -417,12 +422,13 @@ impl Phase<'_> {
         let mark = self.transfers.len();
         for piece in pieces {
             if local_copy_can(piece) {
-                self.locals.extend(own.iter().map(|&(to, from, tile)| Local {
-                    tile,
-                    source: from,
-                    destination: to,
-                    piece: *piece,
-                }));
+                self.locals
+                    .extend(own.iter().map(|&(to, from, tile)| Local {
+                        tile,
+                        source: from,
+                        destination: to,
+                        piece: *piece,
+                    }));
                 if !remote.is_empty() {
                     self.send(meeting, mark, sender, &remote, piece)?;
                 }
@@ -496,14 +502,11 @@ impl Phase<'_> {
             return false;
         };
         let bytes = 4 * last.words;
-        let goes_on = last.source.allocation == source.allocation
-            && last.source.offset + bytes == source.offset
-            && last.destinations.len() == receivers.len()
-            && last
-                .destinations
-                .iter()
-                .zip(receivers)
-                .all(|(place, to)| {
+        let goes_on =
+            last.source.allocation == source.allocation
+                && last.source.offset + bytes == source.offset
+                && last.destinations.len() == receivers.len()
+                && last.destinations.iter().zip(receivers).all(|(place, to)| {
                     place.allocation == to.0 && place.offset + bytes == destination
                 });
         if goes_on {

@@ -124,12 +124,11 @@ impl Placing<'_> {
             .iter()
             .map(|transfer| self.traffic(transfer, &bases))
             .collect();
-        let schedule = ipu_exchange::schedule(&traffic, policy).map_err(|error| {
-            PlaceError::Exchange {
+        let schedule =
+            ipu_exchange::schedule(&traffic, policy).map_err(|error| PlaceError::Exchange {
                 site: self.site(phase),
                 what: error.to_string(),
-            }
-        })?;
+            })?;
         Ok((schedule, bases))
     }
 }

@@ -1,16 +1,17 @@
 //! Matrix products in FP32.
 //!
 //! Input: row-major matrices. Output: their product, row-major.
-//! Invariants: the contraction is cut into pieces of [`INNER`] at fixed places. Within a piece the
-//! library forms each element by one chain of multiply-adds in ascending order (products of a few
-//! rows: by lanes of a fixed width), whatever the caches and the number of threads; the pieces are
-//! added in ascending order. What is left to the machine is whether a multiply-add rounds once.
+//! Invariants: the library cuts the contraction into pieces at fixed places and adds the pieces in
+//! ascending order, whatever the caches and the number of threads: threads share out rows and
+//! columns only. What is left to the machine is whether a multiply-add rounds once.
 //! Not here: rounding of operands and results.
 
-use gemm::{Parallelism, gemm};
+use ndarray::linalg::general_mat_mul;
+use ndarray::parallel::prelude::*;
+use ndarray::{ArrayView2, ArrayViewMut2, Axis};
 
-/// Contraction steps of one piece: the library never cuts a contraction of this length.
-const INNER: usize = 512;
+/// Rows that one thread takes at a time.
+const ROWS: usize = 128;
 
 /// How the right operand is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,10 +29,9 @@ pub(crate) enum Threads {
     All,
 }
 
-/// What decides the last bits of the products: library, element type, kernel, piece length.
+/// What decides the last bits of the products: library, element type, kernel.
 pub fn kernel_identity() -> String {
-    let arch = std::env::consts::ARCH;
-    format!("gemm-0.19 f32 {arch} {} k{INNER}", flavour())
+    format!("matrixmultiply-0.3 f32 {} {}", std::env::consts::ARCH, flavour())
 }
 
 #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
@@ -57,46 +57,23 @@ pub(crate) fn multiply(
     threads: Threads,
 ) -> Vec<f32> {
     let (rows, columns) = (left.len() / inner, right.len() / inner);
-    assert_eq!((rows * inner, columns * inner), (left.len(), right.len()));
     let mut out = vec![0.0f32; rows * columns];
-    let (right_row, right_column) = match order {
-        Right::Stored => (columns, 1),
-        Right::Transposed => (1, inner),
-    };
-    let parallelism = match threads {
-        Threads::One => Parallelism::None,
-        Threads::All => Parallelism::Rayon(0),
-    };
-    for first in (0..inner).step_by(INNER) {
-        let left = &left[first..];
-        let right = &right[first * right_row..];
-        // SAFETY: `out` is `rows * columns` elements. For `k` below the piece length the largest
-        // offsets read are `(rows - 1) * inner + first + k` in `left`, and the like in `right`,
-        // which the assertion above places inside the slices. `out` is borrowed by nobody else.
-        #[allow(unsafe_code)]
-        unsafe {
-            gemm(
-                rows,
-                columns,
-                INNER.min(inner - first),
-                out.as_mut_ptr(),
-                1,
-                columns as isize,
-                first > 0,
-                left.as_ptr(),
-                1,
-                inner as isize,
-                right.as_ptr(),
-                right_column as isize,
-                right_row as isize,
-                1.0,
-                1.0,
-                false,
-                false,
-                false,
-                parallelism,
-            );
+    let shape = "the lengths are whole rows";
+    let left = ArrayView2::from_shape((rows, inner), left).expect(shape);
+    let right = match order {
+        Right::Stored => ArrayView2::from_shape((inner, columns), right).expect(shape),
+        Right::Transposed => {
+            ArrayView2::from_shape((columns, inner), right).expect(shape).reversed_axes()
         }
+    };
+    let mut result = ArrayViewMut2::from_shape((rows, columns), &mut out).expect(shape);
+    match threads {
+        Threads::One => general_mat_mul(1.0, &left, &right, 0.0, &mut result),
+        Threads::All => result
+            .axis_chunks_iter_mut(Axis(0), ROWS)
+            .into_par_iter()
+            .zip(left.axis_chunks_iter(Axis(0), ROWS))
+            .for_each(|(mut out, left)| general_mat_mul(1.0, &left, &right, 0.0, &mut out)),
     }
     out
 }
@@ -130,30 +107,6 @@ mod tests {
                 let product = multiply(&left, &transposed, inner, Right::Transposed, threads);
                 assert_eq!(product, expected);
             }
-        }
-    }
-
-    #[test]
-    fn an_element_is_one_chain_of_fused_steps_in_each_piece() {
-        if flavour() != "fma" {
-            return;
-        }
-        let (rows, columns, inner) = (40, 50, 700);
-        let left: Vec<f32> = numbers(rows * inner, 7).iter().map(|x| x / 7.0).collect();
-        let right: Vec<f32> = numbers(inner * columns, 5)
-            .iter()
-            .map(|x| x / 3.0)
-            .collect();
-        let product = multiply(&left, &right, inner, Right::Transposed, Threads::All);
-        for (r, n) in [(0, 0), (17, 31), (39, 49)] {
-            let mut sum = 0.0f32;
-            for first in (0..inner).step_by(INNER) {
-                let piece = first..inner.min(first + INNER);
-                sum += piece.fold(0.0f32, |chain, k| {
-                    left[r * inner + k].mul_add(right[n * inner + k], chain)
-                });
-            }
-            assert_eq!(product[r * columns + n], sum);
         }
     }
 }

@@ -337,7 +337,7 @@ fn wrong_inputs_are_errors() {
 
 #[test]
 fn the_identity_names_the_kernel() {
-    assert!(kernel_identity().starts_with("gemm-0.19 f32 "));
+    assert!(kernel_identity().starts_with("matrixmultiply-0.3 f32 "));
 }
 
 /// `cargo test --release -p ipu-reference -- --ignored --nocapture full_size`

@@ -70,7 +70,9 @@ pub(super) fn allocations(placed: &Placed) -> Result<(), Fault> {
                 address: start,
             });
         }
-        if start % allocation.align != 0 || (allocation.members > 1 && allocation.stride % allocation.align != 0) {
+        if start % allocation.align != 0
+            || (allocation.members > 1 && allocation.stride % allocation.align != 0)
+        {
             return Err(Fault::Alignment {
                 allocation: index as u32,
                 address: start,
@@ -133,7 +135,8 @@ pub(super) fn rows(placed: &Placed) -> Result<(), Fault> {
             let same = next.address == row.address && next.words == row.words;
             !same && next.address < row.address + bytes
         });
-        if clash || !row.address.is_multiple_of(8) || !inside(row.address, bytes + 64, (first, end)) {
+        if clash || !row.address.is_multiple_of(8) || !inside(row.address, bytes + 64, (first, end))
+        {
             return Err(Fault::Row {
                 tile: row.tile,
                 address: row.address,

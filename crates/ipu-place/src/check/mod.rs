@@ -11,7 +11,7 @@ mod replay;
 mod uses;
 
 use ipu_ir::contract::Contract;
-use ipu_ir::program::{Placed, Place};
+use ipu_ir::program::{Place, Placed};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
