@@ -58,8 +58,8 @@ pub struct Schedule {
     pub messages: u32,
 }
 
-/// A start later than a resource allows counts as a delay above an eighth of the chunk, and at the
-/// latest from this many events on.
+/// A multicast counts as held up when it would start more than this many events later than a
+/// resource allows; a stream with one receiver already above an eighth of its chunk.
 const SLACK: i32 = 48;
 /// How many streams a resource compares before it takes one.
 const LOOK_AHEAD: usize = 32;
@@ -366,6 +366,9 @@ impl<'a> Run<'a> {
     /// How late a start may be against what a resource allows before it counts as a delay.
     fn slack(&self, stream: u32) -> i32 {
         let s = self.stream(stream);
+        if s.route.hops.len() > 1 {
+            return SLACK;
+        }
         let chunk = s.items.min(self.policy.chunk_words);
         (chunk as i32 / 8).clamp(1, SLACK)
     }
