@@ -8,6 +8,7 @@ mod allocate;
 mod build;
 mod calls;
 pub mod check;
+mod contention;
 mod copies;
 mod error;
 mod expand;
