@@ -30,6 +30,13 @@ pub type ByteRange = (u32, u32);
 pub enum PlaceError {
     #[error("mid: {0}")]
     Mid(String),
+    #[error("{tensor} on tile {tile}: its order cannot hold {rows} x {columns}")]
+    Physical {
+        tensor: String,
+        tile: u32,
+        rows: u32,
+        columns: u32,
+    },
     #[error("{site}: no contract of kernel {kernel}")]
     UnknownKernel { site: Site, kernel: String },
     #[error("{site}: {kernel}: argument {argument}: {what}")]

@@ -1,7 +1,8 @@
 //! Mid to tile program: shards, views, transfers, lifetimes, SRAM addresses; an independent checker.
 //!
-//! [`place`] runs the whole pass on one candidate: [`expand`] lists the work, [`allocate`] gives it
-//! addresses, [`schedule_phases`] gives it exchange rows. [`check`](check::check) and
+//! [`place`] runs the whole pass on one candidate, [`place_first`] on the first that fits: [`expand`]
+//! lists the work, [`allocate`] gives it addresses, [`schedule_phases`] gives it exchange rows.
+//! [`check`](check::check) and
 //! [`replay`](check::replay) judge the result with code of their own.
 
 mod allocate;
@@ -53,4 +54,21 @@ pub fn place(
         phases,
         reservations: *reservations,
     })
+}
+
+/// Place the first candidate that fits; the failures of those before it come along, in order.
+pub fn place_first<'a>(
+    candidates: impl IntoIterator<Item = &'a Mid>,
+    contracts: &BTreeMap<String, Contract>,
+    reservations: &Reservations,
+    policy: &SchedulePolicy,
+) -> (Option<Placed>, Vec<PlaceError>) {
+    let mut failures = Vec::new();
+    for mid in candidates {
+        match place(mid, contracts, reservations, policy) {
+            Ok(placed) => return (Some(placed), failures),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    (None, failures)
 }

@@ -460,3 +460,61 @@ fn failures_say_what_is_in_the_way() {
         "{error}"
     );
 }
+
+#[test]
+fn refusals_of_a_mid_name_the_step() {
+    let place = |mid: &Mid| {
+        let policy = SchedulePolicy::default();
+        ipu_place::place(mid, &contracts(), &RESERVATIONS, &policy).unwrap_err()
+    };
+    let mut mid = gemm();
+    mid.steps[0] = exchange(
+        "gather",
+        &[(
+            0,
+            1,
+            View::Same {
+                group: 0,
+                column: 16,
+            },
+        )],
+    );
+    let error = place(&mid);
+    assert!(
+        matches!(&error, PlaceError::Uncovered { destination, tile: 1, missing: 64, .. } if destination == "left"),
+        "{error}"
+    );
+    mid.steps[0] = exchange("gather", &[(0, 1, View::SAME), (1, 3, View::SAME)]);
+    assert!(matches!(place(&mid), PlaceError::Hazard { tensor, .. } if tensor == "left"));
+    mid.steps[0] = exchange("gather", &[(0, 2, View::SAME)]);
+    assert!(matches!(place(&mid), PlaceError::ParameterWritten { .. }));
+    mid = gemm();
+    mid.tensors[1].layout.dtype = ipu_package::Dtype::F143;
+    assert!(matches!(place(&mid), PlaceError::Type { .. }));
+    mid = gemm();
+    mid.tensors[1].layout.order = Order::Panels(24);
+    assert!(matches!(
+        place(&mid),
+        PlaceError::Physical { columns: 32, .. }
+    ));
+    mid = gemm();
+    if let Step::Compute(compute) = &mut mid.steps[1] {
+        compute.kernel = "matmul".into();
+    }
+    assert!(matches!(place(&mid), PlaceError::UnknownKernel { kernel, .. } if kernel == "matmul"));
+    let good = gemm();
+    let candidates = [&mid, &good, &mid];
+    let policy = SchedulePolicy::default();
+    let (placed, failures) =
+        ipu_place::place_first(candidates, &contracts(), &RESERVATIONS, &policy);
+    assert_eq!((placed.is_some(), failures.len()), (true, 1));
+}
+
+#[test]
+fn threads_change_nothing() {
+    let on = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+        pool.unwrap().install(|| judged(&sequence()).unwrap())
+    };
+    assert_eq!(on(1), on(3));
+}

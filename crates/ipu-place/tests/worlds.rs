@@ -231,7 +231,7 @@ fn random_mid(dice: &mut Dice) -> Mid {
 #[test]
 fn random_worlds_hold_what_they_say() {
     let mut dice = Dice(0x5eed_0123_4567_89ab);
-    let (mut placed, mut fragments, mut transfers, mut refused) = (0, 0, 0, 0);
+    let (mut placed, mut fragments, mut transfers) = (0, 0, 0);
     for world in 0..400 {
         let mid = random_mid(&mut dice);
         match judged(&mid) {
@@ -241,7 +241,6 @@ fn random_worlds_hold_what_they_say() {
             }
             // On a lone tile nobody else can receive what no local copy moves.
             Err(PlaceError::Fragment { .. }) if mid.tiles == 1 => fragments += 1,
-            Err(PlaceError::Exchange { .. }) => refused += 1,
             Err(error) => panic!(
                 "world {world}: {error}\n{}",
                 serde_json::to_string(&mid).unwrap()
@@ -250,6 +249,6 @@ fn random_worlds_hold_what_they_say() {
     }
     assert!(
         placed > 350 && transfers > 300,
-        "{placed} {fragments} {transfers} {refused}"
+        "{placed} {fragments} {transfers}"
     );
 }
