@@ -11,7 +11,7 @@ use std::time::Instant;
 use ipu_ir::contract::{Contract, Family, MemoryClass};
 use ipu_ir::layout::{Cuts, Extent, Layout, Owner, Replicas, Split, Tiling};
 use ipu_ir::mid::*;
-use ipu_ir::program::{Reservations, Step as PlacedStep};
+use ipu_ir::program::{Placed, Reservations, Step as PlacedStep};
 use ipu_package::{Dtype, Order};
 
 const TILES: u32 = 1472;
@@ -192,6 +192,25 @@ impl Stack {
         }));
     }
 
+    /// Weights at home on all tiles, and beside the products that use them.
+    fn weights(
+        &mut self,
+        name: &str,
+        (m, n, k): (u32, u32, u32),
+        shape: (u32, Extent, Extent),
+    ) -> (u32, u32) {
+        let panels = (Dtype::F143, Order::Blocks(32));
+        let (blocks, slices) = (shape.1.size().div_ceil(16), shape.2.size() / 32);
+        let slices = slices.min(TILES / blocks);
+        let tiles = (WHOLE, Axis(blocks, 16, slices), Axis(slices, 32, 1));
+        let home = self.tensor(&format!("{name}.home"), shape, panels, tiles, (1, 0));
+        self.tensors[home as usize].storage =
+            Storage::Parameter((0..LAYERS).map(|l| format!("{name}.{l}.weight")).collect());
+        let tiles = (WHOLE, Axis(n, 16, 1), Axis(k, 32, n));
+        let right = self.tensor(&format!("{name}.right"), shape, panels, tiles, (m, k * n));
+        (home, right)
+    }
+
     /// A product with FP8 operands: gather rows, gather weights, multiply, scatter, reduce.
     fn product(
         &mut self,
@@ -203,7 +222,6 @@ impl Stack {
     ) -> u32 {
         let tokens = Extent::plain(729);
         let id = |what: &str| format!("{name}.{what}");
-        let eighth = |order: Order| (Dtype::F143, order);
         let (by_m, by_k) = (Axis(m, 2, k * n), Axis(k, 32, n));
         let wide = Extent::padded(inner.size(), 32);
         let order = match self.tensors[source as usize].layout.order {
@@ -221,29 +239,11 @@ impl Stack {
         let cast = self.tensor(
             &id("left"),
             (1, tokens, wide),
-            eighth(Order::Panels(32)),
+            (Dtype::F143, Order::Panels(32)),
             (WHOLE, by_m, by_k),
             (n, 1),
         );
-        let weights = (1, out, wide);
-        let (blocks, slices) = (out.size().div_ceil(16), wide.size() / 32);
-        let slices = slices.min(TILES / blocks);
-        let home = self.tensor(
-            &id("home"),
-            weights,
-            eighth(Order::Blocks(32)),
-            (WHOLE, Axis(blocks, 16, slices), Axis(slices, 32, 1)),
-            (1, 0),
-        );
-        self.tensors[home as usize].storage =
-            Storage::Parameter((0..LAYERS).map(|l| format!("{name}.{l}.weight")).collect());
-        let right = self.tensor(
-            &id("right"),
-            weights,
-            eighth(Order::Blocks(32)),
-            (WHOLE, Axis(n, 16, 1), by_k),
-            (m, k * n),
-        );
+        let (home, right) = self.weights(name, (m, n, k), (1, out, wide));
         let panels = (Dtype::F16, Order::Panels(16));
         let partial = self.tensor(
             &id("partial"),
@@ -278,97 +278,63 @@ impl Stack {
         result
     }
 
-    fn attention(&mut self, qkv: u32) -> u32 {
-        let tokens = Extent::plain(729);
-        let keys = Extent::padded(729, 96);
-        let depth = Extent::padded(72, 80);
-        let half = |g: u32| (Dtype::F16, Order::Panels(g));
-        let split = |part: u32| View::SplitHeads {
-            heads: HEADS,
-            tokens: 729,
-            depth: 80,
-            column: part * HEADS * 80,
-        };
-        let by_head = Axis(HEADS, 1, 90);
-        let q = self.tensor(
-            "q",
-            (HEADS, tokens, depth),
-            half(16),
-            (by_head, Axis(9, 2, 10), WHOLE),
-            (10, 1),
-        );
-        let k = self.tensor(
-            "k",
-            (HEADS, keys, depth),
-            (Dtype::F16, Order::Blocks(16)),
-            (by_head, Axis(10, 16, 1), WHOLE),
-            (9, 10),
-        );
-        let grid = (by_head, Axis(9, 2, 10), Axis(10, 16, 1));
-        let scores = self.tensor("scores", (HEADS, tokens, keys), half(16), grid, (1, 0));
+    /// Scores of all heads, gathered to whole rows and normalised.
+    fn probabilities(&mut self, qkv: u32, shape: (u32, Extent, Extent)) -> u32 {
+        let (heads, keys, depth) = (HEADS, shape.2, Extent::padded(72, 80));
+        let half = (Dtype::F16, Order::Panels(16));
+        let right = (Dtype::F16, Order::Blocks(16));
+        let by_head = Axis(heads, 1, 90);
+        let (by_row, by_key) = (Axis(9, 2, 10), Axis(10, 16, 1));
+        let q = (heads, shape.1, depth);
+        let q = self.tensor("q", q, half, (by_head, by_row, WHOLE), (10, 1));
+        let k = (heads, keys, depth);
+        let k = self.tensor("k", k, right, (by_head, by_key, WHOLE), (9, 10));
+        let scores = self.tensor("scores", shape, half, (by_head, by_row, by_key), (1, 0));
         let rows = (by_head, Axis(81, 1, 1), WHOLE);
-        let row_major = (Dtype::F16, Order::RowMajor);
-        let row_scores = self.tensor("row_scores", (HEADS, tokens, keys), half(16), rows, (1, 0));
-        let probable = self.tensor("probable", (HEADS, tokens, keys), half(16), rows, (1, 0));
-        let parts = (by_head, Axis(13, 2, 1), Axis(6, 32, 15));
-        let left = self.tensor(
-            "probabilities",
-            (HEADS, tokens, keys),
-            half(16),
-            parts,
-            (1, 0),
-        );
-        let v_rows = self.tensor(
-            "v",
-            (HEADS, keys, depth),
-            row_major,
-            (by_head, Axis(6, 32, 15), WHOLE),
-            (13, 1),
-        );
-        let v = self.tensor(
-            "v_packed",
-            (HEADS, depth, keys),
-            (Dtype::F16, Order::Blocks(16)),
-            (by_head, WHOLE, Axis(6, 32, 15)),
-            (13, 1),
-        );
-        let context = self.tensor(
-            "context_partial",
-            (6 * HEADS, tokens, depth),
-            half(16),
-            (Axis(6 * HEADS, 1, 15), Axis(13, 2, 1), WHOLE),
-            (1, 0),
-        );
-        let joined = self.tensor(
-            "context",
-            (
-                1,
-                tokens,
-                Extent {
-                    groups: HEADS,
-                    logical: 72,
-                    padded: 80,
-                },
-            ),
-            row_major,
-            (WHOLE, Axis(729, 1, 2), WHOLE),
-            (1, 0),
-        );
+        let row_scores = self.tensor("row_scores", shape, half, rows, (1, 0));
+        let probable = self.tensor("probable", shape, half, rows, (1, 0));
         self.clear("clear keys", k);
         self.copies("heads", &[(qkv, q, split(0)), (qkv, k, split(1))]);
-        self.call(
-            "scores",
-            "gemm",
-            &[("left", q), ("right", k), ("out", scores)],
-        );
+        let operands = [("left", q), ("right", k), ("out", scores)];
+        self.call("scores", "gemm", &operands);
         self.copies("rows of scores", &[(scores, row_scores, View::SAME)]);
         self.map("softmax", row_scores, probable);
+        probable
+    }
+
+    fn attention(&mut self, qkv: u32) -> u32 {
+        let (tokens, keys) = (Extent::plain(729), Extent::padded(729, 96));
+        let depth = Extent::padded(72, 80);
+        let half = (Dtype::F16, Order::Panels(16));
+        let (row_major, right) = (
+            (Dtype::F16, Order::RowMajor),
+            (Dtype::F16, Order::Blocks(16)),
+        );
+        let probable = self.probabilities(qkv, (HEADS, tokens, keys));
+        let by_head = Axis(HEADS, 1, 90);
+        let (by_row, by_key) = (Axis(13, 2, 1), Axis(6, 32, 15));
+        let left = (HEADS, tokens, keys);
+        let left = self.tensor("left", left, half, (by_head, by_row, by_key), (1, 0));
+        let v = (HEADS, keys, depth);
+        let v_rows = self.tensor("v", v, row_major, (by_head, by_key, WHOLE), (13, 1));
+        let v = (HEADS, depth, keys);
+        let v = self.tensor("v_packed", v, right, (by_head, WHOLE, by_key), (13, 1));
+        let parts = (Axis(6 * HEADS, 1, 15), by_row, WHOLE);
+        let context = (6 * HEADS, tokens, depth);
+        let context = self.tensor("context_partial", context, half, parts, (1, 0));
+        let heads = Extent {
+            groups: HEADS,
+            logical: 72,
+            padded: 80,
+        };
+        let by_rows = (WHOLE, Axis(729, 1, 2), WHOLE);
+        let joined = self.tensor("context", (1, tokens, heads), row_major, by_rows, (1, 0));
         self.clear("clear values", v_rows);
         let same = (probable, left, View::SAME);
         self.copies("probabilities", &[same, (qkv, v_rows, split(2))]);
         self.map("pack", v_rows, v);
-        let product = [("left", left), ("right", v), ("out", context)];
-        self.call("values", "gemm", &product);
+        let operands = [("left", left), ("right", v), ("out", context)];
+        self.call("values", "gemm", &operands);
         let join = View::JoinHeads {
             heads: HEADS,
             tokens: 729,
@@ -376,6 +342,16 @@ impl Stack {
         };
         self.copies("join", &[(context, joined, join)]);
         joined
+    }
+}
+
+/// Queries, keys or values of every head.
+fn split(part: u32) -> View {
+    View::SplitHeads {
+        heads: HEADS,
+        tokens: 729,
+        depth: 80,
+        column: part * HEADS * 80,
     }
 }
 
@@ -480,11 +456,25 @@ fn main() {
     let begin = Instant::now();
     let phases = ipu_place::schedule_phases(&program, &addresses, &reservations, &policy);
     println!("schedule {:.0} ms", begin.elapsed().as_secs_f64() * 1e3);
-    match phases {
-        Ok(phases) => {
-            let events: u32 = phases.iter().map(|phase| phase.horizon).sum();
-            println!("{} phases, {events} events", phases.len());
-        }
-        Err(error) => println!("{error}"),
+    let phases = match phases {
+        Ok(phases) => phases,
+        Err(error) => return println!("{error}"),
+    };
+    let events: u32 = phases.iter().map(|phase| phase.horizon).sum();
+    let bound: u32 = phases.iter().map(|phase| phase.bound).sum();
+    println!("{} phases, {events} events, bound {bound}", phases.len());
+    let placed = Placed {
+        program,
+        addresses,
+        phases,
+        reservations,
+    };
+    let begin = Instant::now();
+    ipu_place::check::check(&placed, &contracts).expect("the checker agrees");
+    println!("check {:.0} ms", begin.elapsed().as_secs_f64() * 1e3);
+    let mut row_bytes = vec![0; TILES as usize];
+    for row in placed.phases.iter().flat_map(|phase| &phase.rows) {
+        row_bytes[row.tile as usize] += 4 * row.words.len();
     }
+    println!("rows: at most {:?} bytes on a tile", row_bytes.iter().max());
 }

@@ -84,7 +84,7 @@ impl<'a> Build<'a> {
 
     pub fn info(&mut self, site: &Site, suffix: &str, kind: StepKind) -> u32 {
         self.infos.push(StepInfo {
-            operation: site.operation.clone(),
+            operation: site.operation.to_string(),
             label: format!("{}{suffix}", site.label),
             kind,
         });

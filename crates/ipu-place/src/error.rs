@@ -13,8 +13,17 @@ use thiserror::Error;
 /// A step of the mid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Site {
-    pub operation: String,
-    pub label: String,
+    pub operation: Box<str>,
+    pub label: Box<str>,
+}
+
+impl Site {
+    pub fn new(operation: &str, label: &str) -> Self {
+        Site {
+            operation: operation.into(),
+            label: label.into(),
+        }
+    }
 }
 
 impl fmt::Display for Site {
@@ -53,18 +62,8 @@ pub enum PlaceError {
         tile: u32,
         what: String,
     },
-    #[error(
-        "{site}: {kernel} on tile {tile}: {argument} needs {needed} bytes, {tensor} has {available}"
-    )]
-    Extent {
-        site: Site,
-        kernel: String,
-        tile: u32,
-        argument: String,
-        tensor: String,
-        needed: u64,
-        available: u32,
-    },
+    #[error("{0}")]
+    Extent(Box<Extent>),
     #[error("{site}: {kernel} needs {tensor} in two different memory elements at once")]
     SelfDistinct {
         site: Site,
@@ -137,6 +136,21 @@ pub enum PlaceError {
         needed: u32,
         reserved: u32,
     },
+}
+
+/// An argument that is longer than the shard given for it.
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[error(
+    "{site}: {kernel} on tile {tile}: {argument} needs {needed} bytes, {tensor} has {available}"
+)]
+pub struct Extent {
+    pub site: Site,
+    pub kernel: String,
+    pub tile: u32,
+    pub argument: String,
+    pub tensor: String,
+    pub needed: u64,
+    pub available: u32,
 }
 
 /// Proof that no placement exists: live bytes exceed memory at one event.

@@ -64,10 +64,7 @@ pub fn expand(
 }
 
 fn host_site(label: &str) -> Site {
-    Site {
-        operation: "host".to_owned(),
-        label: label.to_owned(),
-    }
+    Site::new("host", label)
 }
 
 impl Build<'_> {

@@ -118,13 +118,16 @@ fn peak(items: &[Item], end: u32, wanted: impl Fn(&Item) -> bool) -> (u64, u32) 
     (most as u64, at)
 }
 
+/// Selects what counts towards a bound.
+type Wanted<'a> = &'a dyn Fn(&Item) -> bool;
+
 /// The proof that no placement exists, if live bytes alone give one.
 fn bound(items: &[Item], room: &Room) -> Option<Misfit> {
     let size = |range: &Range<u32>| u64::from(range.end - range.start);
     let both = size(&room.region0()) + size(&room.region1());
     let interleaved = |item: &Item| item.class == MemoryClass::Interleaved;
     let no_aperture = |item: &Item| !room.may_use_aperture(item);
-    let tests: [(MemoryClass, u64, &dyn Fn(&Item) -> bool); 3] = [
+    let tests: [(MemoryClass, u64, Wanted); 3] = [
         (
             MemoryClass::Interleaved,
             size(&room.region1()),

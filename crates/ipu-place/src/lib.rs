@@ -18,6 +18,7 @@ mod grid;
 mod host;
 mod kernels;
 mod life;
+mod local;
 mod phases;
 mod runs;
 
@@ -28,7 +29,7 @@ use ipu_ir::mid::Mid;
 use ipu_ir::program::{Placed, Reservations};
 
 pub use allocate::{SUPPORT_BASE, allocate, data_base, rows_base};
-pub use error::{Attempt, ByteRange, GaveUp, Infeasible, PlaceError, Site};
+pub use error::{Attempt, ByteRange, Extent, GaveUp, Infeasible, PlaceError, Site};
 pub use expand::expand;
 pub use ipu_exchange::SchedulePolicy;
 pub use phases::{schedule_phases, traffic};

@@ -62,10 +62,7 @@ impl Placing<'_> {
 
     fn site(&self, phase: &Phase) -> Site {
         let info = &self.program.infos[phase.info as usize];
-        Site {
-            operation: info.operation.clone(),
-            label: info.label.clone(),
-        }
+        Site::new(&info.operation, &info.label)
     }
 
     fn bases(&self, phase: &Phase) -> Result<BTreeMap<u32, Base>, PlaceError> {
