@@ -184,7 +184,8 @@ pub struct Attempt {
     pub tensor: String,
     pub class: MemoryClass,
     pub bytes: u32,
-    /// Ranges that its class may use and that were free over its lifetime.
+    /// Ranges that its class may use and that were free over its lifetime, whether or not it must
+    /// keep away from other data in their elements.
     pub free: Vec<ByteRange>,
     pub largest_hole: u32,
 }
@@ -195,6 +196,10 @@ impl fmt::Display for Attempt {
             f,
             "{} order stops at {} ({:?}, {} bytes; largest hole {})",
             self.order, self.tensor, self.class, self.bytes, self.largest_hole
-        )
+        )?;
+        if self.largest_hole >= self.bytes {
+            f.write_str("; what is free is too near to data that must be in another element")?;
+        }
+        Ok(())
     }
 }
