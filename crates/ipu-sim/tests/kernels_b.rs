@@ -13,6 +13,9 @@ type Judge = Box<dyn Fn(&Outputs)>;
 /// Inputs of a shape, and a judge of its outputs.
 type Shape = fn(&Scalars, &mut Random) -> (Inputs, Judge);
 
+/// A number of a closed range.
+type Draw<'a> = &'a mut dyn FnMut(i64, i64) -> i64;
+type Drawn = Vec<(&'static str, i64)>;
 type Aliases = &'static [(&'static str, &'static str)];
 
 /// A kernel under test: family, name, outputs that may stand on inputs, shape, and a legal shape
@@ -22,7 +25,7 @@ struct Subject {
     name: &'static str,
     aliases: Aliases,
     shape: Shape,
-    random: fn(&mut dyn FnMut(i64, i64) -> i64) -> Vec<(&'static str, i64)>,
+    random: fn(Draw) -> Drawn,
 }
 
 fn find<'a>(kernels: &'a [Kernel], name: &str) -> &'a Kernel {
@@ -421,7 +424,7 @@ const SUBJECTS: [Subject; 8] = [
     },
 ];
 
-fn random_columns(draw: &mut dyn FnMut(i64, i64) -> i64) -> Vec<(&'static str, i64)> {
+fn random_columns(draw: Draw) -> Drawn {
     let width = 4 * [1, 4, 4, 18, draw(1, 60)][draw(0, 4) as usize];
     vec![
         ("outer", draw(1, 7)),
@@ -430,7 +433,7 @@ fn random_columns(draw: &mut dyn FnMut(i64, i64) -> i64) -> Vec<(&'static str, i
     ]
 }
 
-fn random_softmax(draw: &mut dyn FnMut(i64, i64) -> i64, panel: i64) -> Vec<(&'static str, i64)> {
+fn random_softmax(draw: Draw, panel: i64) -> Drawn {
     let keys = panel * draw(1, 30);
     let valid = keys - draw(0, i64::min(keys - 1, 4 * panel));
     let scale = i64::from(0.117_851_13_f32.to_bits());
