@@ -1,5 +1,12 @@
 //! Assembler, linker, supervisor code, package image.
 
 pub mod asm;
+mod kernels;
 pub mod link;
 pub mod object;
+pub mod program;
+mod tile_code;
+mod words;
+
+pub use kernels::{SUPPORT_BASE, TABLES};
+pub use program::{EmitError, emit};

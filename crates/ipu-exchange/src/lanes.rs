@@ -203,7 +203,8 @@ pub(crate) struct Lanes {
     dense: bool,
 }
 
-fn partner_of(tile: u32) -> u32 {
+/// The tile that shares an exchange pair with `tile`.
+pub(crate) fn partner_of(tile: u32) -> u32 {
     logical(pair_partner(physical(tile))).expect("partner of a tile is a tile")
 }
 

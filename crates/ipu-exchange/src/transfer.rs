@@ -129,15 +129,20 @@ impl Transfer {
 
     /// Checks everything about the transfer that does not depend on others.
     pub fn validate(&self, transfer: usize) -> Result<(), ExchangeError> {
-        let words = self.words;
-        if words == 0 || !words.is_multiple_of(self.width.words()) {
-            return Err(ExchangeError::Payload { transfer, words });
-        }
         if self.items() > TRANSFER_ITEMS_MAX {
             return Err(ExchangeError::Count {
                 transfer,
                 items: self.items(),
             });
+        }
+        self.validate_any_length(transfer)
+    }
+
+    /// As [`Transfer::validate`], for a transfer that may be cut into several messages.
+    pub fn validate_any_length(&self, transfer: usize) -> Result<(), ExchangeError> {
+        let words = self.words;
+        if words == 0 || !words.is_multiple_of(self.width.words()) {
+            return Err(ExchangeError::Payload { transfer, words });
         }
         let tiles = self.destinations.iter().map(|d| d.0).chain([self.source]);
         if let Some(tile) = tiles.clone().find(|&t| t >= TILES) {

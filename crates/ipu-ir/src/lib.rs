@@ -5,3 +5,6 @@
 pub mod contract;
 pub mod expr;
 pub mod graph;
+pub mod layout;
+pub mod mid;
+pub mod program;

@@ -28,7 +28,7 @@ pub struct Package {
 }
 
 /// Little-endian words, as they stand in memory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Segment {
     pub kind: SegmentKind,
     pub words: Vec<u32>,

@@ -1,1 +1,55 @@
 //! Mid to tile program: shards, views, transfers, lifetimes, SRAM addresses; an independent checker.
+//!
+//! [`place`] runs the whole pass on one candidate: [`expand`] lists the work, [`allocate`] gives it
+//! addresses, [`schedule_phases`] gives it exchange rows. [`check`](check::check) and
+//! [`replay`](check::replay) judge the result with code of their own.
+
+mod allocate;
+mod build;
+mod calls;
+pub mod check;
+mod copies;
+mod error;
+mod expand;
+mod fit;
+mod grid;
+mod host;
+mod kernels;
+mod life;
+mod phases;
+mod runs;
+
+use std::collections::BTreeMap;
+
+use ipu_ir::contract::Contract;
+use ipu_ir::mid::Mid;
+use ipu_ir::program::{Placed, Reservations};
+
+pub use allocate::{SUPPORT_BASE, allocate, data_base, rows_base};
+pub use error::{Attempt, ByteRange, GaveUp, Infeasible, PlaceError, Site};
+pub use expand::expand;
+pub use ipu_exchange::SchedulePolicy;
+pub use phases::{schedule_phases, traffic};
+
+/// Place one candidate.
+pub fn place(
+    mid: &Mid,
+    contracts: &BTreeMap<String, Contract>,
+    reservations: &Reservations,
+    policy: &SchedulePolicy,
+) -> Result<Placed, PlaceError> {
+    let program = expand(mid, contracts)?;
+    let names: Vec<&str> = mid
+        .tensors
+        .iter()
+        .map(|tensor| tensor.name.as_str())
+        .collect();
+    let addresses = allocate(&program, &names, reservations)?;
+    let phases = schedule_phases(&program, &addresses, reservations, policy)?;
+    Ok(Placed {
+        program,
+        addresses,
+        phases,
+        reservations: *reservations,
+    })
+}

@@ -1,1 +1,18 @@
-//! Graph to mid by a recipe: grids, layouts, cast sites, precision.
+//! Graph to mid by a recipe.
+//!
+//! Input: graph, precision policy, planner policy. Output: ordered complete candidates, each a
+//! recipe with its mid and an estimate.
+//! Invariants: deterministic; the mid follows from graph, precision and recipe alone.
+//! Not here: addresses, schedules, admission.
+
+pub mod bounds;
+pub mod build;
+pub mod cost;
+pub mod policy;
+pub mod recipe;
+pub mod sweep;
+
+pub use build::{PlanError, build};
+pub use policy::{AttentionFormats, Format, Precision};
+pub use recipe::{AttentionPlan, CastSite, GemmPlan, Grid, Recipe, ResultGrid};
+pub use sweep::{Candidate, PlannerPolicy, candidates};

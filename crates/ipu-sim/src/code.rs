@@ -74,11 +74,7 @@ impl Block {
             Mode::Worker => &self.worker,
             Mode::Supervisor => &self.supervisor,
         };
-        slot.get_or_init(|| {
-            (0..self.words.len())
-                .map(|i| self.line(i, mode))
-                .collect()
-        })
+        slot.get_or_init(|| (0..self.words.len()).map(|i| self.line(i, mode)).collect())
     }
 
     fn line(&self, i: usize, mode: Mode) -> Line {

@@ -107,11 +107,7 @@ pub struct DeviceFault {
 
 impl fmt::Display for DeviceFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "tile {}, {} at {:#x}",
-            self.tile, self.context, self.pc
-        )?;
+        write!(f, "tile {}, {} at {:#x}", self.tile, self.context, self.pc)?;
         if let Some(text) = &self.instruction {
             write!(f, " ({text})")?;
         }

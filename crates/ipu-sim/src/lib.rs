@@ -2,6 +2,7 @@
 //!
 //! The machine words of a package run instruction by instruction: [`op`] resolves them,
 //! [`exec`] says what they do, [`worker`] and [`supervisor`] run a tile and time it,
+//! [`machine`] runs all tiles of a package together and [`session`] makes the host's calls;
 //! [`harness`] runs one tile for tests of kernels.
 
 pub mod code;
@@ -9,13 +10,18 @@ pub mod context;
 pub mod exec;
 pub mod fault;
 pub mod harness;
+pub mod host;
+pub mod machine;
 pub mod matrix;
 pub mod memory;
 pub mod numeric;
 pub mod op;
+pub mod session;
 pub mod supervisor;
 pub mod tile;
 pub mod worker;
 
 pub use fault::{ContextId, DeviceFault, FaultKind, Use};
 pub use harness::{CallResult, TileRun};
+pub use machine::{CycleCount, LoadError, Machine};
+pub use session::{Invocation, Session, SessionError};

@@ -199,7 +199,11 @@ impl Coefficients {
 
     #[cold]
     fn widen(&mut self, kind: Wide) {
-        let phases = if matches!(kind, Wide::F32 { .. }) { 8 } else { 4 };
+        let phases = if matches!(kind, Wide::F32 { .. }) {
+            8
+        } else {
+            4
+        };
         self.wide_taint = [0; 8];
         for phase in 0..phases {
             for lane in 0..LANES {

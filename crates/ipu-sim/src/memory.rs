@@ -209,7 +209,10 @@ mod tests {
         assert_eq!(memory.first_undefined(0x60000, 1).unwrap(), Some(0x60000));
         memory.write_words(0x70000, &[5; 1000]).unwrap();
         assert_eq!(memory.first_undefined(0x70000, 1000).unwrap(), None);
-        assert_eq!(memory.first_undefined(0x6fffc, 1001).unwrap(), Some(0x6fffc));
+        assert_eq!(
+            memory.first_undefined(0x6fffc, 1001).unwrap(),
+            Some(0x6fffc)
+        );
     }
 
     #[test]

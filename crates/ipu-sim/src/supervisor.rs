@@ -188,10 +188,7 @@ impl Tile {
         Ok(Next::Following)
     }
 
-    fn control<const DATA: bool>(
-        &mut self,
-        line: &Line,
-    ) -> Result<Exec<Next>, Box<DeviceFault>> {
+    fn control<const DATA: bool>(&mut self, line: &Line) -> Result<Exec<Next>, Box<DeviceFault>> {
         let mut at = self.issue(line);
         let micro = &line.main;
         Ok(match micro.op {
@@ -358,7 +355,10 @@ impl Tile {
         let period = issue::WORKER_PERIOD;
         let from = at + issue::LAUNCH;
         let start = from + (k as u64 + period - from % period) % period;
-        let vertex = self.supervisor.m(base).wrapping_add(unit.wrapping_mul(micro.imm as u32));
+        let vertex = self
+            .supervisor
+            .m(base)
+            .wrapping_add(unit.wrapping_mul(micro.imm as u32));
         let worker = &mut self.workers[k];
         worker.m[12] = self.control.worker_base[k];
         worker.m[13] = vertex;

@@ -71,7 +71,9 @@ pub struct StepTrack {
     low: u32,
     high: u32,
     pub current: Option<u32>,
-    /// Cycle at which a step was entered.
+    /// Step at the last release.
+    pub at_release: Option<u32>,
+    /// Steps entered since the last release, and when.
     pub log: Vec<(u64, u32)>,
 }
 
@@ -82,6 +84,12 @@ impl StepTrack {
             marks,
             ..StepTrack::default()
         }
+    }
+
+    /// The tile was released from a sync.
+    pub fn begin(&mut self) {
+        self.at_release = self.current;
+        self.log.clear();
     }
 
     /// The supervisor executes tile program code at `pc`.

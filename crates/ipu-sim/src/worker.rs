@@ -77,7 +77,9 @@ impl Launch<'_> {
                 let here = base + 4 * i as u32;
                 let mut words = 1;
                 match line.kind {
-                    LineKind::Main => main::<DATA>(&line.main, w, shared.memory).map_err(at(here))?,
+                    LineKind::Main => {
+                        main::<DATA>(&line.main, w, shared.memory).map_err(at(here))?
+                    }
                     LineKind::Aux => auxiliary::<DATA>(line, w, shared).map_err(at(here))?,
                     LineKind::Bundle => {
                         both::<DATA>(line, w, shared).map_err(at(here))?;
@@ -148,7 +150,11 @@ impl Launch<'_> {
         let flow = match micro.op {
             Op::Branch(op) => {
                 let (taken, target) = branch::<DATA>(op, micro, after, w)?;
-                if taken { Flow::Jump(target) } else { Flow::Next }
+                if taken {
+                    Flow::Jump(target)
+                } else {
+                    Flow::Next
+                }
             }
             Op::Exit => Flow::Exit,
             Op::RepeatImmediate => Flow::Repeat {

@@ -20,7 +20,7 @@ pub fn disassemble(
     let names = targets(words, base, &pieces, symbols);
     // Checks that hold for source text do not hold for any words: bodies may be cut off.
     let mut lines = vec![".allow_invalid_repeat".to_string()];
-    let mut current = Mode::Worker;
+    let mut current = None;
     for (index, piece) in &pieces {
         let address = base + 4 * *index as u32;
         if let Some(name) = names.get(&address) {
@@ -28,15 +28,17 @@ pub fn disassemble(
         }
         let (needed, body) = match piece {
             Piece::Data(word) => (current, format!(".long {word:#010x}")),
-            Piece::Solo(insn, mode) => (*mode, text(insn, &names)),
+            Piece::Solo(insn, mode) => (Some(*mode), text(insn, &names)),
             Piece::Bundle(main, aux) => (
-                Mode::Worker,
+                Some(Mode::Worker),
                 format!("{{ {} ; {} }}", text(main, &names), text(aux, &names)),
             ),
         };
-        if needed != current || lines.len() == 1 {
+        if let Some(mode) = needed
+            && needed != current
+        {
             current = needed;
-            lines.push(format!(".{}", current.name()));
+            lines.push(format!(".{}", mode.name()));
         }
         lines.push(format!("    {body}"));
     }

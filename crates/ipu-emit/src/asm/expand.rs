@@ -180,47 +180,37 @@ impl Expander<'_> {
     }
 
     fn dispatch(&mut self, text: &str, place: u32) -> Result<(), Fault> {
+        let (labels, offset) = labels(text);
+        let active = self.is_active();
+        if active {
+            self.define(&labels)?;
+        }
+        let text = &text[offset..];
         let (name, rest) = leading_name(text);
-        if name.starts_with('.') && self.conditional(name, rest.trim(), place)? {
+        let directive = name.starts_with('.');
+        if directive && self.conditional(name, rest.trim(), place)? {
             return Ok(());
         }
-        if !self.is_active() {
+        if !active {
             return match name {
                 ".macro" | ".rept" | ".irp" | ".irpc" => self.capture(name).map(|_| ()),
                 _ => Ok(()),
             };
         }
-        let (text, offset) = self.labels(text)?;
-        if text.is_empty() {
-            return Ok(());
+        if !text.is_empty() && !self.expansion(name, rest.trim(), place)? {
+            self.state.statement(text, offset, place);
         }
-        let (name, rest) = leading_name(text);
-        if self.expansion(name, rest.trim(), place)? {
-            return Ok(());
-        }
-        self.state.statement(text, offset, place);
         Ok(())
     }
 
-    /// Define the labels before a statement; the rest and its offset.
-    fn labels<'t>(&mut self, text: &'t str) -> Result<(&'t str, usize), Fault> {
-        let mut rest = text;
-        loop {
-            let (name, after) = leading_name(rest);
-            let Some(after) = after.trim_start().strip_prefix(':') else {
-                break;
-            };
-            let numeric = name.bytes().all(|b| b.is_ascii_digit());
-            if name.is_empty() || (name.starts_with(|c: char| c.is_ascii_digit()) && !numeric) {
-                break;
-            }
+    fn define(&mut self, labels: &[(usize, &str)]) -> Result<(), Fault> {
+        for &(at, name) in labels {
             if self.state.bundle.is_some() {
-                return Err(Fault::new(text.len() - rest.len(), "label in a bundle"));
+                return Err(Fault::new(at, "label in a bundle"));
             }
             self.state.define_label(name)?;
-            rest = after.trim_start();
         }
-        Ok((rest, text.len() - rest.len()))
+        Ok(())
     }
 
     /// Handle a conditional directive; false if it is none.
@@ -382,6 +372,9 @@ impl Expander<'_> {
         description: &str,
         place: u32,
     ) -> Result<(), Fault> {
+        if body.is_empty() {
+            return Ok(());
+        }
         if self.frames.len() >= DEPTH_MAX {
             return Err(Fault::new(0, "macros and repetitions nest too deeply"));
         }
@@ -435,5 +428,25 @@ impl Expander<'_> {
             });
         }
         Err(Fault::new(0, format!("`{name}` without end")))
+    }
+}
+
+/// The labels before a statement, each with its offset, and the offset of the rest.
+fn labels(text: &str) -> (Vec<(usize, &str)>, usize) {
+    let mut labels = Vec::new();
+    let mut rest = text;
+    loop {
+        let at = text.len() - rest.len();
+        let (name, after) = leading_name(rest);
+        let Some(after) = after.trim_start().strip_prefix(':') else {
+            return (labels, at);
+        };
+        let number_start = name.starts_with(|c: char| c.is_ascii_digit());
+        let numeric = name.bytes().all(|b| b.is_ascii_digit());
+        if name.is_empty() || (number_start && !numeric) {
+            return (labels, at);
+        }
+        labels.push((at, name));
+        rest = after.trim_start();
     }
 }

@@ -4,38 +4,16 @@ use super::error::AsmErrors;
 use super::item::{Fault, Item, Kind, SectionItems, State, Symbol as Known, is_private};
 use super::layout::{Shape, Spot, layout, partner};
 use super::statement::{coissued, fits};
+use super::value::{Base, Value, Values};
 use super::{Assembly, Line};
 use crate::object::{
     CodeSpan, Object, Relocation, RelocationKind, Section, Symbol as ObjectSymbol, Target,
 };
-use ipu_isa::text::{BinaryOp, Expr, Insn, Name, UnaryOp};
+use ipu_isa::text::{Expr, Insn};
 use ipu_isa::{Class, encode};
-use std::collections::BTreeMap;
 
 /// The padding word of code.
 const NOP_WORD: u32 = 0x19e0_0000;
-/// Symbols that may refer to one another before a cycle is suspected.
-const DEPTH_MAX: u32 = 64;
-
-/// What an expression is worth once offsets are known.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Value {
-    base: Base,
-    offset: i64,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Base {
-    Number,
-    Section(usize),
-    External(String),
-}
-
-/// Symbols and offsets, for evaluation.
-struct Values<'a> {
-    symbols: &'a BTreeMap<String, Known>,
-    spots: &'a [Vec<Spot>],
-}
 
 /// Make the object, or report all faults.
 pub fn finish(mut state: State) -> Result<Assembly, AsmErrors> {
@@ -154,118 +132,6 @@ fn export(state: &mut State, values: &Values<'_>, kept: &[Option<u32>], object: 
             }
         }
     }
-}
-
-impl Values<'_> {
-    fn symbol(&self, name: &str, depth: u32) -> Result<Value, String> {
-        if depth > DEPTH_MAX {
-            return Err(format!("symbol `{name}` refers to itself"));
-        }
-        match self.symbols.get(name) {
-            None if is_private(name) => Err(format!("label {} is not defined", readable(name))),
-            None => Ok(Value {
-                base: Base::External(name.to_string()),
-                offset: 0,
-            }),
-            Some(Known::Number(value)) => Ok(Value {
-                base: Base::Number,
-                offset: *value,
-            }),
-            Some(Known::Register(_)) => Err(format!("`{name}` is a register")),
-            Some(Known::Deferred(expr)) => self.eval(expr, depth + 1),
-            Some(Known::Label { section, item }) => {
-                let spots = &self.spots[*section];
-                let offset = match spots.get(*item) {
-                    Some(spot) => spot.offset,
-                    None => spots.last().map_or(0, |spot| spot.offset + spot.size),
-                };
-                Ok(Value {
-                    base: Base::Section(*section),
-                    offset: i64::from(offset),
-                })
-            }
-        }
-    }
-
-    fn eval(&self, expr: &Expr, depth: u32) -> Result<Value, String> {
-        let number = |offset| {
-            Ok(Value {
-                base: Base::Number,
-                offset,
-            })
-        };
-        match expr {
-            Expr::Number(value) => number(*value),
-            Expr::Name(Name::Symbol(name)) => self.symbol(name, depth),
-            Expr::Name(_) => Err("unbound local label".into()),
-            Expr::Unary(op, a) => match self.eval(a, depth)? {
-                Value {
-                    base: Base::Number,
-                    offset,
-                } => number(op.apply(offset)),
-                _ => Err(format!("operator {} needs a number", unary_text(*op))),
-            },
-            Expr::Binary(op, a, b) => {
-                let (a, b) = (self.eval(a, depth)?, self.eval(b, depth)?);
-                combine(*op, a, b)
-            }
-        }
-    }
-}
-
-fn unary_text(op: UnaryOp) -> &'static str {
-    match op {
-        UnaryOp::Negate => "`-`",
-        UnaryOp::Complement => "`~`",
-        UnaryOp::Not => "`!`",
-    }
-}
-
-/// A private name as its source wrote it.
-fn readable(name: &str) -> String {
-    match name
-        .strip_prefix('\u{1}')
-        .and_then(|name| name.split_once('.'))
-    {
-        Some((number, _)) => format!("`{number}:`"),
-        None => format!("`{name}`"),
-    }
-}
-
-fn combine(op: BinaryOp, a: Value, b: Value) -> Result<Value, String> {
-    let same = a.base == b.base && !matches!(a.base, Base::External(_));
-    match (op, &a.base, &b.base) {
-        (_, Base::Number, Base::Number) => {}
-        (BinaryOp::Add, Base::Number, _) => {
-            return Ok(Value {
-                base: b.base,
-                offset: a.offset.wrapping_add(b.offset),
-            });
-        }
-        (BinaryOp::Add | BinaryOp::Subtract, _, Base::Number) => {
-            let offset = op.apply(a.offset, b.offset).expect("sums are total");
-            return Ok(Value {
-                base: a.base,
-                offset,
-            });
-        }
-        (
-            BinaryOp::Subtract
-            | BinaryOp::Equal
-            | BinaryOp::NotEqual
-            | BinaryOp::Less
-            | BinaryOp::LessEqual
-            | BinaryOp::Greater
-            | BinaryOp::GreaterEqual,
-            ..,
-        ) if same => {}
-        _ => return Err("addresses of this kind cannot be combined".into()),
-    }
-    let offset = op.apply(a.offset, b.offset).ok_or("division by zero")?;
-    Ok(Value {
-        base: Base::Number,
-        offset,
-    })
 }
 
 /// Writes one section.

@@ -85,7 +85,7 @@ impl Layout<'_> {
             Kind::Solo(insn) => {
                 self.check_word()?;
                 let words = insn.form.form().words() as u32;
-                if words == 2 && self.offset % 8 == 4 {
+                if words == 2 && self.offset % 8 == 4 && !item.unchecked {
                     self.align_before(index, item, insn.form.form().mnemonic)?;
                 }
                 4 * words

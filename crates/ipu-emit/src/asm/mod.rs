@@ -25,6 +25,7 @@ mod layout;
 mod macros;
 mod source;
 mod statement;
+mod value;
 
 pub use disassemble::disassemble;
 pub use error::{AsmError, AsmErrors, Warning};

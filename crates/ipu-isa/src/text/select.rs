@@ -118,90 +118,106 @@ pub fn select(statement: &Statement, context: Context) -> Result<Selection, Text
     })
 }
 
-/// Resolve aliases: the real mnemonic, and the key suffix that the form must have.
+/// A mnemonic, and the key suffix that the form must have.
+type Rewritten<'a> = (&'a str, Option<&'static str>);
+
+const AZEROS: Reg = Reg {
+    file: RegFile::A,
+    first: 14,
+    count: 2,
+};
+
+fn number_arg(value: i64) -> (usize, Arg) {
+    (0, Arg::Expr(Expr::Number(value)))
+}
+
+fn reg_arg(reg: Reg) -> (usize, Arg) {
+    (0, Arg::Reg(reg, Suffix::None))
+}
+
+/// Resolve aliases.
 fn rewrite<'a>(
     mnemonic: &'a str,
     args: &mut Vec<(usize, Arg)>,
-) -> Result<(&'a str, Option<&'static str>), TextError> {
-    let number = |value| (0, Arg::Expr(Expr::Number(value)));
-    let reg = |reg| (0, Arg::Reg(reg, Suffix::None));
-    let azeros = Reg {
-        file: RegFile::A,
-        first: 14,
-        count: 2,
-    };
-    let count = |args: &[(usize, Arg)], wanted: usize| check_count(args.len(), wanted, wanted);
-    match mnemonic {
+) -> Result<Rewritten<'a>, TextError> {
+    let name = match mnemonic {
         "nop" | "fnop" | "strap" => {
-            count(args, 0)?;
+            check_count(args.len(), 0, 0)?;
             let (name, operands) = match mnemonic {
-                "nop" => ("setzi", [reg(Reg::m(14)), number(0)]),
-                "fnop" => ("setzi", [reg(Reg::a(13)), number(0)]),
-                _ => ("put", [number(255), reg(Reg::m(15))]),
+                "nop" => ("setzi", [reg_arg(Reg::m(14)), number_arg(0)]),
+                "fnop" => ("setzi", [reg_arg(Reg::a(13)), number_arg(0)]),
+                _ => ("put", [number_arg(255), reg_arg(Reg::m(15))]),
             };
             args.extend(operands);
-            return Ok((name, None));
+            name
         }
-        "mov" => {
-            count(args, 2)?;
-            return match (as_reg(&args[0].1), as_reg(&args[1].1)) {
-                (Some((RegFile::M, 1)), Some((RegFile::A, 1))) => Ok(("atom", None)),
-                (Some((RegFile::A, 2)), Some((RegFile::A, 2))) => {
-                    args.push(reg(azeros));
-                    Ok(("or64", None))
-                }
-                (Some(to), Some(from)) if to == from && to.1 == 1 => {
-                    args.push(number(0));
-                    Ok(("or", Some(" zi")))
-                }
-                _ => Err(TextError::new(args[0].0, "no such move")),
-            };
-        }
-        "zero" => {
-            count(args, 1)?;
-            let (name, source) = match as_reg(&args[0].1) {
-                Some((RegFile::M, 1)) => ("or", Reg::m(15)),
-                Some((RegFile::A, 1)) => ("or", Reg::a(15)),
-                Some((RegFile::A, 2)) => ("or64", azeros),
-                _ => return Err(TextError::new(args[0].0, "register or A pair expected")),
-            };
-            args.extend([reg(source), reg(source)]);
-            return Ok((name, None));
-        }
+        "mov" => return rewrite_mov(args),
+        "zero" => rewrite_zero(args)?,
         "swap16" => {
-            count(args, 2)?;
+            check_count(args.len(), 2, 2)?;
             args.push(args[1].clone());
-            return Ok(("roll16", None));
+            "roll16"
         }
-        "movnz" => return Ok(("movz", None)),
-        "f16v4sisov2amp" => return Ok(("f16v4sisoamp", None)),
+        "movnz" => "movz",
+        "f16v4sisov2amp" => "f16v4sisoamp",
         "get" | "put" | "uget" | "uput" => {
             name_csrs(args);
             let a_file = args
                 .iter()
                 .any(|(_, arg)| matches!(as_reg(arg), Some((RegFile::A, _))));
-            return Ok(match (mnemonic, a_file) {
-                ("get", true) => ("uget", None),
-                ("put", true) => ("uput", None),
-                _ => (mnemonic, None),
-            });
+            match (mnemonic, a_file) {
+                ("get", true) => "uget",
+                ("put", true) => "uput",
+                _ => mnemonic,
+            }
         }
-        _ => {}
-    }
+        "sub" if negate_immediate(args)? => return Ok(("add", Some(" si"))),
+        _ => return Ok(forced(mnemonic)),
+    };
+    Ok((name, None))
+}
+
+/// Suffixes that force the form of an immediate.
+fn forced(mnemonic: &str) -> Rewritten<'_> {
     if let Some(base) = mnemonic.strip_suffix(".iz") {
-        return Ok((base, Some(" iz")));
-    }
-    if mnemonic == "sub" && negate_immediate(args)? {
-        return Ok(("add", Some(" si")));
+        return (base, Some(" iz"));
     }
     for (suffix, force) in [("z", " zi"), ("s", " si")] {
         if let Some(base) = mnemonic.strip_suffix(suffix)
             && matches!(base, "add" | "cmpeq" | "max" | "min" | "sub")
         {
-            return Ok((base, Some(force)));
+            return (base, Some(force));
         }
     }
-    Ok((mnemonic, None))
+    (mnemonic, None)
+}
+
+fn rewrite_mov(args: &mut Vec<(usize, Arg)>) -> Result<Rewritten<'static>, TextError> {
+    check_count(args.len(), 2, 2)?;
+    match (as_reg(&args[0].1), as_reg(&args[1].1)) {
+        (Some((RegFile::M, 1)), Some((RegFile::A, 1))) => Ok(("atom", None)),
+        (Some((RegFile::A, 2)), Some((RegFile::A, 2))) => {
+            args.push(reg_arg(AZEROS));
+            Ok(("or64", None))
+        }
+        (Some(to), Some(from)) if to == from && to.1 == 1 => {
+            args.push(number_arg(0));
+            Ok(("or", Some(" zi")))
+        }
+        _ => Err(TextError::new(args[0].0, "no such move")),
+    }
+}
+
+fn rewrite_zero(args: &mut Vec<(usize, Arg)>) -> Result<&'static str, TextError> {
+    check_count(args.len(), 1, 1)?;
+    let (name, source) = match as_reg(&args[0].1) {
+        Some((RegFile::M, 1)) => ("or", Reg::m(15)),
+        Some((RegFile::A, 1)) => ("or", Reg::a(15)),
+        Some((RegFile::A, 2)) => ("or64", AZEROS),
+        _ => return Err(TextError::new(args[0].0, "register or A pair expected")),
+    };
+    args.extend([reg_arg(source), reg_arg(source)]);
+    Ok(name)
 }
 
 /// A symbol in a CSR operand that names a CSR becomes it.

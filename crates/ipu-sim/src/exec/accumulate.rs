@@ -11,11 +11,20 @@ use crate::op::Micro;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccOp {
     /// Add lanes: F16 or F32, as many as the operand has.
-    Halves { lanes: u8, form: Addend },
-    Singles { form: Addend },
+    Halves {
+        lanes: u8,
+        form: Addend,
+    },
+    Singles {
+        form: Addend,
+    },
     /// Product of neighbours summed: two lanes into accumulator 0, four into 0 and 2.
-    HalfMac { lanes: u8 },
-    SingleMac { lanes: u8 },
+    HalfMac {
+        lanes: u8,
+    },
+    SingleMac {
+        lanes: u8,
+    },
     OuterProduct,
     Axpy,
     Mix,

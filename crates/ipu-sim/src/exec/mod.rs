@@ -62,7 +62,11 @@ pub fn main<const DATA: bool>(micro: &Micro, w: &mut Context, memory: &mut Memor
         Op::MovNotZero => {
             let taken = w.m(x) != 0;
             let value = if taken { w.m(y) } else { w.m(d) };
-            let source = if taken { w.m_tainted(y) } else { w.m_tainted(d) };
+            let source = if taken {
+                w.m_tainted(y)
+            } else {
+                w.m_tainted(d)
+            };
             w.set_m(d, value, source | w.m_tainted(x));
         }
         Op::Atom => {

@@ -1,0 +1,524 @@
+//! A GEMM: operands to the compute grid, product, reduction over the inner partitions.
+//!
+//! Tile of part `(row, column, inner)` is `(row * columns + column) * inner_parts + inner`.
+
+use ipu_ir::contract::MemoryClass;
+use ipu_ir::graph::ValueId;
+use ipu_ir::layout::{Cuts, Extent, Owner, Replicas, Split, Tiling};
+use ipu_ir::mid::{Copy, Measure, ScalarRule, Storage, Tensor, TensorId, View};
+use ipu_package::{Dtype, Order};
+
+use super::{Builder, HomeView, PlanError, copy, layout, measure, tiling};
+use crate::policy::Format;
+use crate::recipe::{CastSite, GemmPlan, Grid, ResultGrid};
+
+/// Strides of the owner tile of a compute grid.
+pub(super) struct GridStrides {
+    pub row: u32,
+    pub column: u32,
+    pub inner: u32,
+}
+
+impl GridStrides {
+    pub const fn of(grid: Grid) -> Self {
+        GridStrides {
+            row: grid.columns * grid.inner,
+            column: grid.inner,
+            inner: 1,
+        }
+    }
+}
+
+struct Shape {
+    plan: GemmPlan,
+    format: Format,
+    rows: Extent,
+    columns: Extent,
+    inner: Extent,
+}
+
+impl Builder<'_> {
+    pub(super) fn gemm(
+        &mut self,
+        name: &str,
+        x: ValueId,
+        w: ValueId,
+        result: ValueId,
+    ) -> Result<(), PlanError> {
+        let shape = self.gemm_shape(name, x, result)?;
+        let (left, mut copies) = self.gemm_left(name, x, &shape)?;
+        let weight = self.gemm_weight(name, w, &shape, &mut copies);
+        self.exchange(name, "operands", copies);
+        let left = self.finish_left(name, left, &shape);
+        let partials = self.gemm_product(name, left, weight, &shape);
+        let tensor = self.gemm_reduce(name, partials, &shape);
+        self.set_home(result, tensor, HomeView::Flat { column: 0 });
+        Ok(())
+    }
+
+    fn gemm_shape(&self, name: &str, x: ValueId, result: ValueId) -> Result<Shape, PlanError> {
+        let plan = *self
+            .recipe
+            .gemm
+            .get(name)
+            .ok_or_else(|| PlanError::Missing(format!("gemm.{name}")))?;
+        let shape = Shape {
+            plan,
+            format: self.precision.gemm(name),
+            rows: Extent::plain(self.graph.rows(result)),
+            columns: self.columns[result.0 as usize],
+            inner: self.columns[x.0 as usize],
+        };
+        let Grid {
+            rows,
+            columns,
+            inner,
+        } = plan.grid;
+        let g = shape.format.group();
+        let illegal = |what: String| {
+            Err(PlanError::Illegal {
+                operation: name.to_owned(),
+                what,
+            })
+        };
+        if plan.grid.tiles() > self.mid.tiles {
+            return illegal(format!(
+                "grid {} needs {} tiles",
+                plan.grid,
+                plan.grid.tiles()
+            ));
+        }
+        if !shape.inner.size().is_multiple_of(g) || !Split::new(inner, g).fits(shape.inner.size()) {
+            return illegal(format!("grid {}: an inner part would be empty", plan.grid));
+        }
+        if !Split::new(rows, 1).fits(shape.rows.size())
+            || !Split::new(columns, 16).fits(shape.columns.size())
+        {
+            return illegal(format!("grid {}: a part would be empty", plan.grid));
+        }
+        if plan.result.rows * plan.result.columns > inner {
+            return illegal(format!("the result grid has more parts than {inner}"));
+        }
+        Ok(shape)
+    }
+
+    /// Staging of the left operand: how it arrives, before it is cast or packed.
+    fn gemm_left(
+        &mut self,
+        name: &str,
+        x: ValueId,
+        shape: &Shape,
+    ) -> Result<(TensorId, Vec<Copy>), PlanError> {
+        let home = self.activation(name, x);
+        let mut source = home.tensor;
+        let site = self
+            .recipe
+            .cast
+            .get(&format!("{name}.x"))
+            .copied()
+            .unwrap_or(CastSite::Late);
+        if shape.format.is_f143() && site == CastSite::Early {
+            source = self.cast_at_producer(name, source, shape.format.scale())?;
+        }
+        let from = self.mid.tensor(source).layout;
+        let order = match from.order {
+            Order::Blocks(_) => {
+                return Err(PlanError::Unsupported {
+                    operation: name.to_owned(),
+                    what: "a left operand in blocks".to_owned(),
+                });
+            }
+            order => order,
+        };
+        let grid = shape.plan.grid;
+        let strides = GridStrides::of(grid);
+        let tensor = self.tensor(Tensor {
+            name: format!("{name}.left"),
+            groups: 1,
+            rows: shape.rows,
+            columns: Extent::plain(shape.inner.size()),
+            layout: layout(
+                from.dtype,
+                order,
+                MemoryClass::Standard,
+                tiling(
+                    Split::WHOLE,
+                    Cuts::of(Split::new(grid.rows, 1)),
+                    Cuts::of(Split::new(grid.inner, shape.format.group())),
+                    Owner {
+                        row: (strides.row, 0),
+                        column: (strides.inner, 0),
+                        replica: Replicas {
+                            outer: (grid.columns, strides.column),
+                            inner: (1, 0),
+                        },
+                        ..Owner::default()
+                    },
+                ),
+            ),
+            scale_exponent: self.mid.tensor(source).scale_exponent,
+            storage: Storage::Transient,
+        });
+        Ok((tensor, vec![copy(source, tensor, home.view.as_view())]))
+    }
+
+    /// Cast a value on the tiles that hold it.
+    fn cast_at_producer(
+        &mut self,
+        name: &str,
+        source: TensorId,
+        scale: i8,
+    ) -> Result<TensorId, PlanError> {
+        let from = self.mid.tensor(source).clone();
+        let whole = from.layout.tiling.parts().all(|at| {
+            from.layout
+                .tiling
+                .region(from.shape(), &at)
+                .column_count()
+                .is_multiple_of(32)
+        });
+        if !whole {
+            return Err(PlanError::Illegal {
+                operation: name.to_owned(),
+                what: "an early cast needs whole 32-column panels at the producer".to_owned(),
+            });
+        }
+        Ok(self.cast_local(name, source, &format!("{}.f143", from.name), scale))
+    }
+
+    /// A tensor in F143 panels with the tiling of an F16 one, and the call that fills it.
+    pub(super) fn cast_local(
+        &mut self,
+        operation: &str,
+        source: TensorId,
+        name: &str,
+        scale: i8,
+    ) -> TensorId {
+        let from = self.mid.tensor(source).clone();
+        let order = match from.layout.order {
+            Order::Blocks(_) => Order::Blocks(32),
+            _ => Order::Panels(32),
+        };
+        let mut to = from.layout;
+        (to.dtype, to.order) = (Dtype::F143, order);
+        if from.layout.order == Order::Blocks(16) {
+            to.class = MemoryClass::Interleaved;
+        }
+        let tensor = self.tensor(Tensor {
+            name: name.to_owned(),
+            layout: to,
+            scale_exponent: scale,
+            storage: Storage::Transient,
+            ..from.clone()
+        });
+        let operands = [("out", tensor), ("source", source)];
+        let scale = ScalarRule::Const(i64::from(scale));
+        match from.layout.order {
+            Order::RowMajor => self.compute(
+                operation,
+                "cast",
+                "cast_rows_f16_f143",
+                &operands,
+                &[
+                    ("rows", measure("source", Measure::Rows, 1)),
+                    ("columns", measure("source", Measure::Columns, 1)),
+                    ("pitch", measure("source", Measure::Columns, 1)),
+                    ("scale", scale),
+                ],
+            ),
+            Order::Panels(_) => self.compute(
+                operation,
+                "cast",
+                "cast_panels_f16_f143",
+                &operands,
+                &[
+                    ("panels", measure("source", Measure::Columns, 32)),
+                    ("rows", measure("source", Measure::Rows, 1)),
+                    ("scale", scale),
+                ],
+            ),
+            // Blocks of 16 rows: each is a panel list of its own.
+            Order::Blocks(_) => self.compute(
+                operation,
+                "cast",
+                "cast_panels_f16_f143",
+                &operands,
+                &[
+                    ("panels", measure("source", Measure::Area, 512)),
+                    ("rows", ScalarRule::Const(16)),
+                    ("scale", scale),
+                ],
+            ),
+        }
+        tensor
+    }
+
+    /// Cast or pack a staged left operand into the panels that the product reads.
+    pub(super) fn operand_panels(
+        &mut self,
+        operation: &str,
+        staged: TensorId,
+        format: Format,
+    ) -> TensorId {
+        let from = self.mid.tensor(staged).clone();
+        match (from.layout.dtype, from.layout.order) {
+            (Dtype::F143, _) => staged,
+            (_, Order::Panels(_) | Order::Blocks(_)) if !format.is_f143() => staged,
+            (_, Order::RowMajor) if !format.is_f143() => {
+                let mut to = from.layout;
+                to.order = Order::Panels(16);
+                let tensor = self.tensor(Tensor {
+                    name: format!("{}.panels", from.name),
+                    layout: to,
+                    ..from
+                });
+                self.compute(
+                    operation,
+                    "pack",
+                    "pack_rows_f16",
+                    &[("out", tensor), ("source", staged)],
+                    &[
+                        ("rows", measure("source", Measure::Rows, 1)),
+                        ("columns", measure("source", Measure::Columns, 1)),
+                        ("pitch", measure("source", Measure::Columns, 1)),
+                    ],
+                );
+                tensor
+            }
+            _ => self.cast_local(
+                operation,
+                staged,
+                &format!("{}.f143", from.name),
+                format.scale(),
+            ),
+        }
+    }
+
+    fn finish_left(&mut self, name: &str, staged: TensorId, shape: &Shape) -> TensorId {
+        self.operand_panels(name, staged, shape.format)
+    }
+
+    /// The weight's home, and its working copy when row partitions share it.
+    fn gemm_weight(
+        &mut self,
+        name: &str,
+        w: ValueId,
+        shape: &Shape,
+        copies: &mut Vec<Copy>,
+    ) -> TensorId {
+        let grid = shape.plan.grid;
+        let strides = GridStrides::of(grid);
+        let g = shape.format.group();
+        let (column_parts, inner_parts) = home_parts(shape);
+        let home = Tensor {
+            name: format!("{name}.weight"),
+            groups: 1,
+            rows: shape.columns,
+            columns: shape.inner,
+            layout: layout(
+                shape.format.dtype(),
+                Order::Blocks(g),
+                MemoryClass::Standard,
+                tiling(
+                    Split::WHOLE,
+                    Cuts {
+                        outer: Split::new(grid.columns, 16),
+                        inner: Split::new(column_parts, 16),
+                    },
+                    Cuts {
+                        outer: Split::new(grid.inner, g),
+                        inner: Split::new(inner_parts, g),
+                    },
+                    Owner {
+                        row: (strides.column, inner_parts * strides.row),
+                        column: (strides.inner, strides.row),
+                        ..Owner::default()
+                    },
+                ),
+            ),
+            scale_exponent: shape.format.scale(),
+            storage: Storage::Parameter(self.parameter(w)),
+        };
+        let working = tiling(
+            Split::WHOLE,
+            Cuts::of(Split::new(grid.columns, 16)),
+            Cuts::of(Split::new(grid.inner, g)),
+            Owner {
+                row: (strides.column, 0),
+                column: (strides.inner, 0),
+                replica: Replicas {
+                    outer: (grid.rows, strides.row),
+                    inner: (1, 0),
+                },
+                ..Owner::default()
+            },
+        );
+        if grid.rows == 1 {
+            let mut home = home;
+            home.layout.class = MemoryClass::Interleaved;
+            home.layout.tiling = working;
+            return self.tensor(home);
+        }
+        let weight = Tensor {
+            name: format!("{name}.weight.working"),
+            rows: Extent::plain(shape.columns.size()),
+            columns: Extent::plain(shape.inner.size()),
+            layout: layout(
+                shape.format.dtype(),
+                Order::Blocks(g),
+                MemoryClass::Interleaved,
+                working,
+            ),
+            storage: Storage::Transient,
+            ..home.clone()
+        };
+        let source = self.tensor(home);
+        let weight = self.tensor(weight);
+        copies.push(copy(source, weight, View::SAME));
+        weight
+    }
+
+    fn gemm_product(
+        &mut self,
+        name: &str,
+        left: TensorId,
+        weight: TensorId,
+        shape: &Shape,
+    ) -> TensorId {
+        let grid = shape.plan.grid;
+        let strides = GridStrides::of(grid);
+        let partials = self.tensor(Tensor {
+            name: format!("{name}.partials"),
+            groups: grid.inner,
+            rows: shape.rows,
+            columns: Extent::plain(shape.columns.size()),
+            layout: layout(
+                Dtype::F16,
+                Order::Panels(16),
+                MemoryClass::Interleaved,
+                tiling(
+                    Split::new(grid.inner, 1),
+                    Cuts::of(Split::new(grid.rows, 1)),
+                    Cuts::of(Split::new(grid.columns, 16)),
+                    Owner {
+                        group: strides.inner,
+                        row: (strides.row, 0),
+                        column: (strides.column, 0),
+                        ..Owner::default()
+                    },
+                ),
+            ),
+            scale_exponent: 0,
+            storage: Storage::Transient,
+        });
+        self.product(name, "gemm", [left, weight, partials], shape.format);
+        partials
+    }
+
+    /// The product call: `out = left * weight^T`.
+    pub(super) fn product(
+        &mut self,
+        operation: &str,
+        label: &str,
+        [left, weight, out]: [TensorId; 3],
+        format: Format,
+    ) {
+        let mut scalars = vec![
+            ("rows", measure("left", Measure::Rows, 1)),
+            ("inner", measure("left", Measure::Columns, 1)),
+            ("columns", measure("out", Measure::Columns, 1)),
+        ];
+        let kernel = if format.is_f143() {
+            "gemm_f143"
+        } else {
+            "gemm_f16"
+        };
+        if format.is_f143() {
+            scalars.push(("scale", ScalarRule::Const(2 * i64::from(format.scale()))));
+        }
+        let operands = [("out", out), ("left", left), ("weight", weight)];
+        self.compute(operation, label, kernel, &operands, &scalars);
+    }
+
+    /// Scatter each block over its former inner partitions and sum there.
+    fn gemm_reduce(&mut self, name: &str, partials: TensorId, shape: &Shape) -> TensorId {
+        let grid = shape.plan.grid;
+        if grid.inner == 1 {
+            return partials;
+        }
+        let pieces = piece_tiling(shape.plan);
+        let staging = self.tensor(Tensor {
+            name: format!("{name}.staging"),
+            groups: grid.inner,
+            rows: shape.rows,
+            columns: Extent::plain(shape.columns.size()),
+            layout: layout(Dtype::F16, Order::Panels(16), MemoryClass::Standard, pieces),
+            scale_exponent: 0,
+            storage: Storage::Transient,
+        });
+        self.exchange(
+            name,
+            "scatter partials",
+            vec![copy(partials, staging, View::SAME)],
+        );
+        let result = self.tensor(Tensor {
+            name: format!("{name}.result"),
+            groups: 1,
+            ..self.mid.tensor(staging).clone()
+        });
+        self.compute(
+            name,
+            "reduce",
+            "reduce_f16",
+            &[("out", result), ("partials", staging)],
+            &[
+                ("elements", measure("out", Measure::Area, 1)),
+                ("count", measure("partials", Measure::Groups, 1)),
+                ("stride", measure("partials", Measure::Area, 1)),
+            ],
+        );
+        result
+    }
+}
+
+/// Pieces of the result: each block of the compute grid cut by the result grid.
+fn piece_tiling(plan: GemmPlan) -> Tiling {
+    let strides = GridStrides::of(plan.grid);
+    let ResultGrid { rows, columns } = plan.result;
+    tiling(
+        Split::WHOLE,
+        Cuts {
+            outer: Split::new(plan.grid.rows, 1),
+            inner: Split::new(rows, 1),
+        },
+        Cuts {
+            outer: Split::new(plan.grid.columns, 16),
+            inner: Split::new(columns, 16),
+        },
+        Owner {
+            row: (strides.row, columns * strides.inner),
+            column: (strides.column, strides.inner),
+            ..Owner::default()
+        },
+    )
+}
+
+/// How the home of a weight block is cut over the row partitions that share it: column parts and
+/// inner parts, for the smallest largest piece.
+fn home_parts(shape: &Shape) -> (u32, u32) {
+    let grid = shape.plan.grid;
+    let g = shape.format.group();
+    let smallest = |size: u32, parts: u32, grain: u32| (size.div_ceil(grain) / parts).max(1);
+    let largest = |size: u32, parts: u32, grain: u32| size.div_ceil(grain).div_ceil(parts);
+    let columns = shape.columns.size();
+    let inner = shape.inner.size();
+    let mut best = (u32::MAX, 1, 1);
+    for column_parts in 1..=grid.rows.min(smallest(columns, grid.columns, 16)) {
+        for inner_parts in 1..=(grid.rows / column_parts).min(smallest(inner, grid.inner, g)) {
+            let blocks = largest(columns, grid.columns, 16).div_ceil(column_parts);
+            let panels = largest(inner, grid.inner, g).div_ceil(inner_parts);
+            best = best.min((blocks * panels, column_parts, inner_parts));
+        }
+    }
+    (best.1, best.2)
+}

@@ -1,0 +1,197 @@
+//! All tiles of a package, from one boundary with the host to the next.
+//!
+//! Input: a package. Output: the machine at a host sync, with the cycle of the last arrival and
+//! the cycles since the count began, by step.
+//! Invariants: tiles run on their own between syncs and in parallel; what they do together (a
+//! barrier, a phase) is done for all at once, in tile order; results do not depend on threads.
+//! Host packets are not simulated: at a `sync 7` the program waits while the host reads and
+//! writes bound memory directly.
+//! Not here: what the bytes mean (see `host`), the order of calls (see `session`).
+
+mod count;
+mod load;
+mod phase;
+
+use ipu_package::{Package, StepInfo};
+use ipu_target::issue;
+use rayon::prelude::*;
+
+use crate::fault::{ContextId, DeviceFault, FaultKind};
+use crate::supervisor::{Stop, zone};
+use crate::tile::Tile;
+
+pub use count::{CycleCount, KindCycles, OperationCycles};
+pub use load::LoadError;
+use phase::PhaseCache;
+
+/// The tiles of a package that have an image, and their common clock.
+pub struct Machine {
+    tiles: Vec<Tile>,
+    /// Index into `tiles` of a logical tile.
+    index: Vec<Option<u32>>,
+    steps: Vec<StepInfo>,
+    phases: PhaseCache,
+    count: CycleCount,
+    /// Whether values are computed, or cycles only.
+    data: bool,
+    /// The tiles wait at a host sync since this cycle.
+    waiting: Option<u64>,
+    barriers: u64,
+    phases_run: u64,
+    words_moved: u64,
+}
+
+impl Machine {
+    /// Load a package: memory, code and entries. With `data` false only cycles are computed.
+    pub fn new(package: &Package, data: bool) -> Result<Machine, LoadError> {
+        let (tiles, index) = load::tiles(package)?;
+        Ok(Machine {
+            tiles,
+            index,
+            steps: package.steps.clone(),
+            phases: PhaseCache::default(),
+            count: CycleCount::new(package.steps.len()),
+            data,
+            waiting: None,
+            barriers: 0,
+            phases_run: 0,
+            words_moved: 0,
+        })
+    }
+
+    /// The tile with this logical number, if it has an image.
+    pub fn tile(&self, logical: u32) -> Option<&Tile> {
+        let at = (*self.index.get(logical as usize)?)?;
+        Some(&self.tiles[at as usize])
+    }
+
+    pub fn tile_mut(&mut self, logical: u32) -> Option<&mut Tile> {
+        let at = (*self.index.get(logical as usize)?)?;
+        Some(&mut self.tiles[at as usize])
+    }
+
+    pub fn steps(&self) -> &[StepInfo] {
+        &self.steps
+    }
+
+    /// Cycles since [`Machine::begin_count`], by step.
+    pub fn count(&self) -> &CycleCount {
+        &self.count
+    }
+
+    /// Internal barriers, exchange phases and exchanged words so far.
+    pub fn counters(&self) -> (u64, u64, u64) {
+        (self.barriers, self.phases_run, self.words_moved)
+    }
+
+    /// Start counting cycles at the arrival at the present host sync.
+    pub fn begin_count(&mut self) {
+        self.count = CycleCount::new(self.steps.len());
+        if let Some(arrival) = self.waiting {
+            self.count.begin(arrival);
+        }
+    }
+
+    /// Run to the next host sync; the cycle of the last arrival.
+    pub fn run_to_host(&mut self) -> Result<u64, Box<DeviceFault>> {
+        if let Some(arrival) = self.waiting.take() {
+            self.release(arrival, issue::HOST_SYNC);
+        }
+        loop {
+            let stops = self.run_tiles()?;
+            if stops.iter().all(|stop| matches!(stop, Stop::Row { .. })) {
+                self.run_phase(&stops)?;
+                continue;
+            }
+            let (kind, arrival) = self.meet(&stops)?;
+            if kind == zone::INTERNAL {
+                self.barriers += 1;
+                self.release(arrival, issue::INTERNAL_SYNC);
+            } else {
+                self.waiting = Some(arrival);
+                return Ok(arrival);
+            }
+        }
+    }
+
+    /// Run every tile to its next stop.
+    fn run_tiles(&mut self) -> Result<Vec<Stop>, Box<DeviceFault>> {
+        let data = self.data;
+        let results: Vec<_> = self
+            .tiles
+            .par_iter_mut()
+            .map(|tile| {
+                if data {
+                    tile.run::<true>()
+                } else {
+                    tile.run::<false>()
+                }
+            })
+            .collect();
+        results
+            .into_iter()
+            .enumerate()
+            .map(|(at, result)| result.map_err(|fault| self.locate(at, fault)))
+            .collect()
+    }
+
+    /// Name the operation that a tile was in.
+    fn locate(&self, at: usize, mut fault: Box<DeviceFault>) -> Box<DeviceFault> {
+        let step = self.tiles[at].steps.current;
+        fault.operation = step
+            .and_then(|step| self.steps.get(step as usize))
+            .map(|step| step.operation.clone());
+        fault
+    }
+
+    /// A fault of the supervisor of the tile at an index.
+    fn supervisor_fault(&self, at: usize, kind: FaultKind) -> Box<DeviceFault> {
+        let tile = &self.tiles[at];
+        self.locate(at, tile.fault(ContextId::Supervisor, tile.pc, kind))
+    }
+
+    /// All tiles are at one sync: which, and when the last arrived. Its steps are charged.
+    fn meet(&mut self, stops: &[Stop]) -> Result<(u32, u64), Box<DeviceFault>> {
+        let zone_of = |stop: &Stop| match *stop {
+            Stop::Sync {
+                zone: zone::HOST_MASTER,
+                ..
+            } => Some(zone::HOST),
+            Stop::Sync { zone, .. } if zone != zone::ANSWERED => Some(zone),
+            _ => None,
+        };
+        let Some(kind) = stops.iter().find_map(zone_of) else {
+            let expected = "a sync that some tile takes part in";
+            return Err(self.supervisor_fault(0, FaultKind::SyncMismatch { found: 1, expected }));
+        };
+        let (mut last, mut arrival) = (0, 0);
+        for (at, stop) in stops.iter().enumerate() {
+            let (found, time) = match *stop {
+                Stop::Sync { arrival, .. } => (zone_of(stop).unwrap_or(kind), arrival),
+                _ => (u32::MAX, 0),
+            };
+            if found != kind || kind != zone::INTERNAL && kind != zone::HOST {
+                let expected = match kind {
+                    zone::INTERNAL => "the internal sync of other tiles",
+                    _ => "the host sync of other tiles",
+                };
+                return Err(self.supervisor_fault(at, FaultKind::SyncMismatch { found, expected }));
+            }
+            if time > arrival {
+                (last, arrival) = (at, time);
+            }
+        }
+        self.count.interval(&self.tiles[last].steps, arrival);
+        Ok((kind, arrival))
+    }
+
+    /// Let all tiles go on after a sync.
+    fn release(&mut self, arrival: u64, latency: u64) {
+        let time = arrival + latency;
+        for tile in &mut self.tiles {
+            tile.time = time;
+            tile.steps.begin();
+        }
+        self.count.released(time);
+    }
+}

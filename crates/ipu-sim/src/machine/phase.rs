@@ -1,0 +1,294 @@
+//! An exchange phase: the rows of all tiles, run at once.
+//!
+//! Input: the tiles, each stopped at the first word of its row. Output: moved words, and tiles
+//! that go on when their row is over.
+//! Invariants: rows are resolved once for the same rows and bases; a word leaves with the value it
+//! has at its send event and arrives at its write event.
+//! Not here: what rows mean (`ipu_exchange::fabric`).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ipu_exchange::fabric::{CopyRun, FabricError, PhaseEvents, RowInput, resolve};
+use rayon::prelude::*;
+
+use super::Machine;
+use crate::code::Block;
+use crate::fault::{DeviceFault, FaultKind, Use};
+use crate::supervisor::Stop;
+use crate::tile::{Tile, exchange_register as register};
+
+/// A row that only returns.
+const RETURN_ONLY: u32 = 0x43a0_0000;
+
+/// What decides how a row runs: tile, row address, incoming, outgoing and moving base.
+type RowKey = [u32; 5];
+
+/// Phases that were resolved before. Looked up by key only, never walked.
+#[derive(Default)]
+pub struct PhaseCache {
+    resolved: HashMap<Vec<RowKey>, Arc<PhaseEvents>>,
+}
+
+/// A row that takes part.
+struct Participant {
+    at: usize,
+    key: RowKey,
+    block: Arc<Block>,
+}
+
+impl Participant {
+    fn words(&self) -> &[u32] {
+        &self.block.words[((self.key[1] - self.block.address) / 4) as usize..]
+    }
+}
+
+impl Machine {
+    /// Run the rows at which all tiles stand.
+    pub(super) fn run_phase(&mut self, stops: &[Stop]) -> Result<(), Box<DeviceFault>> {
+        let rows = self.participants(stops)?;
+        self.phases_run += 1;
+        let Some(first) = rows.first() else {
+            return self.leave_rows(None, &rows);
+        };
+        let start = self.tiles[first.at].time;
+        if let Some(late) = rows.iter().find(|row| self.tiles[row.at].time != start) {
+            let kind = FaultKind::Exchange("row entered at another time than others".to_owned());
+            return Err(self.supervisor_fault(late.at, kind));
+        }
+        let key: Vec<RowKey> = rows.iter().map(|row| row.key).collect();
+        let events = match self.phases.resolved.get(&key) {
+            Some(events) => Arc::clone(events),
+            None => {
+                let events = Arc::new(self.resolve(&rows)?);
+                self.phases.resolved.insert(key, Arc::clone(&events));
+                events
+            }
+        };
+        self.words_moved += events
+            .copies
+            .iter()
+            .map(|c| u64::from(c.words))
+            .sum::<u64>();
+        if self.data {
+            self.move_words(&events)?;
+        }
+        self.leave_rows(Some((&events, start)), &rows)
+    }
+
+    fn participants(&self, stops: &[Stop]) -> Result<Vec<Participant>, Box<DeviceFault>> {
+        let mut rows = Vec::new();
+        for (at, stop) in stops.iter().enumerate() {
+            let Stop::Row { address } = *stop else {
+                continue;
+            };
+            let tile = &self.tiles[at];
+            let block = match tile.code.find(address) {
+                Ok(block) => Arc::clone(block),
+                Err(kind) => return Err(self.supervisor_fault(at, *kind)),
+            };
+            if tile.live_end > tile.time {
+                return Err(self.supervisor_fault(at, FaultKind::WorkersAtSync));
+            }
+            let exchange = &tile.control.exchange;
+            let key = [
+                tile.id,
+                address,
+                exchange[register::INCOMING_BASE],
+                exchange[register::OUTGOING_BASE],
+                tile.supervisor.m(6),
+            ];
+            let participant = Participant { at, key, block };
+            if participant.words()[0] != RETURN_ONLY {
+                rows.push(participant);
+            }
+        }
+        Ok(rows)
+    }
+
+    fn resolve(&self, rows: &[Participant]) -> Result<PhaseEvents, Box<DeviceFault>> {
+        let inputs: Vec<RowInput> = rows
+            .iter()
+            .map(|row| {
+                let [tile, address, incoming_base, outgoing_base, moving_base] = row.key;
+                RowInput {
+                    tile,
+                    words: row.words(),
+                    incoming_base,
+                    outgoing_base,
+                    moving_base,
+                    row_address: Some(address),
+                }
+            })
+            .collect();
+        resolve(&inputs).map_err(|error| {
+            let tile = tile_of(&error);
+            let at = rows
+                .iter()
+                .find(|row| row.key[0] == tile)
+                .map_or(rows[0].at, |row| row.at);
+            self.supervisor_fault(at, FaultKind::Exchange(error.to_string()))
+        })
+    }
+
+    fn leave_rows(
+        &mut self,
+        events: Option<(&PhaseEvents, u64)>,
+        rows: &[Participant],
+    ) -> Result<(), Box<DeviceFault>> {
+        let mut spans = events.iter().flat_map(|(e, start)| {
+            let end = move |duration: i32| start + duration.max(0) as u64;
+            e.rows.iter().map(move |row| (row.tile, end(row.duration)))
+        });
+        let mut next = spans.next();
+        debug_assert!(events.is_none() || rows.windows(2).all(|w| w[0].key[0] < w[1].key[0]));
+        for tile in &mut self.tiles {
+            let end = match next {
+                Some((id, end)) if id == tile.id => {
+                    next = spans.next();
+                    end
+                }
+                _ => tile.time,
+            };
+            tile.leave_row(end);
+        }
+        Ok(())
+    }
+
+    fn move_words(&mut self, events: &PhaseEvents) -> Result<(), Box<DeviceFault>> {
+        let copies = &events.copies;
+        let undefined = copies
+            .par_iter()
+            .map(|copy| {
+                let source = self.tile_at(copy.src_tile);
+                source.memory.first_undefined(copy.src_addr, copy.words)
+            })
+            .collect::<Vec<_>>();
+        for (copy, result) in copies.iter().zip(undefined) {
+            let kind = match result {
+                Ok(None) => continue,
+                Ok(Some(address)) => FaultKind::Undefined(Use::Send { address }),
+                Err(kind) => *kind,
+            };
+            return Err(self.supervisor_fault(self.index_of(copy.src_tile), kind));
+        }
+        let mut buffers: Vec<Vec<u32>> = if events.overlapping {
+            self.replay(copies)?;
+            return Ok(());
+        } else {
+            copies
+                .par_iter()
+                .map(|copy| {
+                    let source = self.tile_at(copy.src_tile);
+                    let words = source.memory.words(copy.src_addr, copy.words);
+                    words.map(<[u32]>::to_vec).unwrap_or_default()
+                })
+                .collect()
+        };
+        // Copies are by destination tile, as tiles are.
+        let mut jobs: Vec<(&mut Tile, &[CopyRun], &mut [Vec<u32>])> = Vec::new();
+        let mut tiles = self.tiles.iter_mut();
+        let (mut copies, mut rest) = (copies.as_slice(), buffers.as_mut_slice());
+        while let Some(first) = copies.first() {
+            let count = copies.partition_point(|copy| copy.dst_tile == first.dst_tile);
+            let (mine, others) = copies.split_at(count);
+            let (my_words, other_words) = rest.split_at_mut(count);
+            if let Some(tile) = tiles.find(|tile| tile.id == first.dst_tile) {
+                jobs.push((tile, mine, my_words));
+            }
+            (copies, rest) = (others, other_words);
+        }
+        let failures: Vec<_> = jobs
+            .into_par_iter()
+            .filter_map(|(tile, copies, words)| {
+                copies.iter().zip(words).find_map(|(copy, words)| {
+                    let written = tile.memory.write_words(copy.dst_addr, words);
+                    written.err().map(|kind| (tile.id, *kind))
+                })
+            })
+            .collect();
+        match failures.into_iter().next() {
+            Some((tile, kind)) => Err(self.supervisor_fault(self.index_of(tile), kind)),
+            None => Ok(()),
+        }
+    }
+
+    /// Move word by word in event order: for phases in which bytes are read and written.
+    fn replay(&mut self, copies: &[CopyRun]) -> Result<(), Box<DeviceFault>> {
+        // (event, write, copy, word): reads of an event come before its writes.
+        let mut moves = Vec::new();
+        for (c, copy) in copies.iter().enumerate() {
+            let words_per_event = if copy.wide { 2 } else { 1 };
+            for word in 0..copy.words {
+                let event = (word / words_per_event) as i32;
+                moves.push((copy.first_send_event + event, false, c, word));
+                moves.push((copy.first_write_event + event, true, c, word));
+            }
+        }
+        moves.sort_unstable();
+        let mut values: Vec<Vec<u32>> = copies
+            .iter()
+            .map(|copy| vec![0; copy.words as usize])
+            .collect();
+        for (_, write, c, word) in moves {
+            let copy = &copies[c];
+            let result = if write {
+                let at = self.index_of(copy.dst_tile);
+                let value = values[c][word as usize];
+                let memory = &mut self.tiles[at].memory;
+                memory
+                    .write_words(copy.dst_addr + 4 * word, &[value])
+                    .map_err(|kind| (at, kind))
+            } else {
+                let at = self.index_of(copy.src_tile);
+                let memory = &self.tiles[at].memory;
+                memory
+                    .words(copy.src_addr + 4 * word, 1)
+                    .map(|value| values[c][word as usize] = value[0])
+                    .map_err(|kind| (at, kind))
+            };
+            if let Err((at, kind)) = result {
+                return Err(self.supervisor_fault(at, *kind));
+            }
+        }
+        Ok(())
+    }
+
+    fn index_of(&self, tile: u32) -> usize {
+        self.index[tile as usize].expect("tiles of a phase have rows") as usize
+    }
+
+    fn tile_at(&self, tile: u32) -> &Tile {
+        &self.tiles[self.index_of(tile)]
+    }
+}
+
+/// The tile that an error names.
+fn tile_of(error: &FabricError) -> u32 {
+    use FabricError::*;
+    match *error {
+        Word { tile, .. }
+        | NoReturn { tile }
+        | Misaligned { tile, .. }
+        | PairedTogether { tile, .. }
+        | NoMessage { tile, .. }
+        | Twice { tile }
+        | Address { tile, .. }
+        | Source { tile, .. }
+        | EmptySlot { tile, .. }
+        | Direction { tile, .. }
+        | Width { tile, .. }
+        | NotEarly { tile, .. }
+        | NoPartner { tile, .. }
+        | Clash { tile, .. }
+        | NoPointer { tile, .. }
+        | Format { tile, .. }
+        | MuxOpen { tile }
+        | FormatOpen { tile }
+        | Unfinished { tile, .. }
+        | Missed { tile, .. }
+        | Lane { tile, .. }
+        | Element { tile, .. }
+        | RowElement { tile, .. } => tile,
+    }
+}

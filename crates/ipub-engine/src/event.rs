@@ -1,0 +1,152 @@
+//! Events of a build, typed; a terminal, a log or a test receives them.
+
+use std::collections::BTreeMap;
+
+use ipub_base::Digest;
+use ipub_store::{MemoUse, OutputRef};
+use serde::Serialize;
+
+use crate::failure::FailureKind;
+
+/// An output as events show it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OutputInfo {
+    /// Its name.
+    pub name: String,
+    /// Its content.
+    pub digest: Digest,
+    /// Bytes.
+    pub size: u64,
+}
+
+impl From<&OutputRef> for OutputInfo {
+    fn from(output: &OutputRef) -> Self {
+        Self {
+            name: output.name.clone(),
+            digest: output.digest,
+            size: output.size,
+        }
+    }
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// A build begins.
+    BuildStarted {
+        /// The target.
+        label: String,
+        /// Its rules, in order.
+        rules: Vec<String>,
+    },
+    /// Source files were looked at.
+    FilesChecked {
+        /// How many.
+        files: u64,
+        /// How many of them had to be read.
+        hashed: u64,
+    },
+    /// A stage begins to run.
+    StageStarted {
+        /// The target.
+        label: String,
+        /// The rule.
+        rule: String,
+        /// Its key.
+        key: Digest,
+    },
+    /// A running stage got further.
+    StageProgress {
+        /// The target.
+        label: String,
+        /// The rule.
+        rule: String,
+        /// What it is at.
+        message: String,
+        /// Steps done.
+        done: u64,
+        /// Steps in all; 0 if not known.
+        total: u64,
+    },
+    /// A stage's outputs were in the store.
+    StageHit {
+        /// The target.
+        label: String,
+        /// The rule.
+        rule: String,
+        /// Its key.
+        key: Digest,
+        /// Seconds that it took when it ran.
+        seconds_saved: f64,
+        /// Its outputs.
+        outputs: Vec<OutputInfo>,
+    },
+    /// A stage ran and made its outputs.
+    StageRan {
+        /// The target.
+        label: String,
+        /// The rule.
+        rule: String,
+        /// Its key.
+        key: Digest,
+        /// Seconds that it took.
+        seconds: f64,
+        /// Its outputs.
+        outputs: Vec<OutputInfo>,
+        /// Sub-results found in its memo.
+        memo: MemoUse,
+        /// Counts and remarks of the stage.
+        notes: BTreeMap<String, serde_json::Value>,
+    },
+    /// A stage failed.
+    StageFailed {
+        /// The target.
+        label: String,
+        /// The rule.
+        rule: String,
+        /// The kind of failure.
+        kind: FailureKind,
+        /// What happened.
+        message: String,
+        /// Whether the failure was in the store.
+        cached: bool,
+    },
+    /// An output that a record names was found damaged or gone when it was read; its rule runs
+    /// again.
+    OutputLost {
+        /// The target.
+        label: String,
+        /// The rule that makes it.
+        rule: String,
+        /// The output.
+        output: String,
+    },
+    /// A build ended.
+    BuildFinished {
+        /// The target.
+        label: String,
+        /// Stages that ran.
+        ran: u64,
+        /// Stages whose outputs were in the store.
+        hit: u64,
+        /// Stages that failed.
+        failed: u64,
+        /// Seconds.
+        seconds: f64,
+    },
+}
+
+/// Receives events, from any thread.
+pub trait EventSink: Send + Sync {
+    /// One event.
+    fn event(&self, event: &Event);
+}
+
+/// Receives events and does nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoEvents;
+
+impl EventSink for NoEvents {
+    fn event(&self, _: &Event) {}
+}

@@ -1,0 +1,48 @@
+//! Every model specification plans at every precision, without a picked table.
+
+use ipu_model::{ModelSpec, lower};
+use ipu_plan::{AttentionFormats, Format, PlannerPolicy, Precision, candidates};
+
+fn spec(name: &str) -> ModelSpec {
+    let path = format!("{}/../../models/specs/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    ModelSpec::parse(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn precision(dense: Format, qk: Format, pv: Format) -> Precision {
+    let f16 = AttentionFormats { qk: Format::F16, pv: Format::F16 };
+    Precision { embed: Format::F16, dense, attention: AttentionFormats { qk, pv }, map: f16 }
+}
+
+#[test]
+fn every_model_has_a_candidate() {
+    let (f16, f143) = (Format::F16, Format::F143(-4));
+    let policies = [precision(f16, f16, f16), precision(f143, f16, f16), precision(f143, f143, f143)];
+    let models = [
+        ("siglip-tiny", 1, 64),
+        ("siglip-tiny", 2, 64),
+        ("mlp-so400m", 1, 1472),
+        ("attention-so400m", 1, 1472),
+        ("siglip-so400m-378-1", 1, 1472),
+        ("siglip-so400m-378", 1, 1472),
+        ("siglip-so400m-378", 2, 1472),
+    ];
+    for (name, batch, tiles) in models {
+        let graph = lower(&spec(name), batch).unwrap();
+        for policy in &policies {
+            let planner = PlannerPolicy {
+                tiles,
+                operand_limits: vec![400_000, 160_000, 120_000, 96_000, 72_000, 48_000],
+                data_bytes: 500_000,
+            };
+            let found = candidates(&graph, policy, &planner).unwrap();
+            assert!(!found.is_empty(), "{name}");
+            for candidate in &found {
+                println!(
+                    "{name} bs{batch} {:?}: estimate {} {:?}",
+                    policy.attention, candidate.estimate, candidate.bounds
+                );
+            }
+            println!("{}", toml::to_string(&found[0].recipe).unwrap());
+        }
+    }
+}
