@@ -84,12 +84,13 @@ impl Machine {
         (self.barriers, self.phases_run, self.words_moved)
     }
 
-    /// Start counting cycles at the arrival at the present host sync.
+    /// Start counting cycles at the arrival at the present host sync. The host answers at a
+    /// multiple of the workers' period, so that every invocation takes the same cycles.
     pub fn begin_count(&mut self) {
-        self.count = CycleCount::new(self.steps.len());
-        if let Some(arrival) = self.waiting {
-            self.count.begin(arrival);
-        }
+        let arrival = self.waiting.unwrap_or(0);
+        let begin = arrival.next_multiple_of(issue::WORKER_PERIOD);
+        self.count.begin(begin);
+        self.waiting = self.waiting.map(|_| begin);
     }
 
     /// Run to the next host sync; the cycle of the last arrival.
