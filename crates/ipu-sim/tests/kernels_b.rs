@@ -43,7 +43,8 @@ fn run(kernel: &Kernel, aliases: Aliases, shape: Shape) {
             .map(|&(out, input)| Layout::InPlace(out, input)),
     );
     for case in &kernel.contract.cases {
-        let mut random = Random::new(case.args.values().fold(7, |h, v| h * 31 + *v as u64));
+        let mix = |h: u64, v: &i64| h.wrapping_mul(31).wrapping_add(*v as u64);
+        let mut random = Random::new(case.args.values().fold(7, mix));
         let (inputs, judge) = shape(&case.args, &mut random);
         let mut first = None;
         for &layout in &layouts {
