@@ -12,7 +12,7 @@
 
         // Quads of one run: x of the first in $a0:1, `count` quads follow it. A mix gives back the
         // result of the quad before, so `store` stores one quad behind; the very first one stores
-        // what no one needs to the first quad, whose own result comes later. `place` moves the
+        // zeros to the first quad, whose own result comes later. `place` moves the
         // store on. Leaves the last result in $a4:5. Nothing is loaded past the last quad.
         .macro  GELU_RUN count, load_a, load_b, store, place, start_1, start_2, last_1, last_2, last_3
         { \start_1
@@ -77,8 +77,10 @@ bias_gelu_f16:
           or    $a0, $a0, 0x38000000 }
         { shr   $m10, $m10, 2                   // quads in a row
           uput  $TAS, $a0 }
-        mul     $m6, $m4, $m10                  // items
-        sub     $m3, $m3, $m1                   // out relative to a
+        { mul   $m6, $m4, $m10                  // items
+          setzi $a0, 8 }
+        { sub   $m3, $m3, $m1                   // out relative to a
+          uput  $FP_CLR, $a0 }                  // accumulators start from zero
         cmpeq   $m5, $m8, 1
         brnz    $m5, .Lbias_gelu_dense
 

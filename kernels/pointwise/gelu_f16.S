@@ -6,8 +6,8 @@
 // are F16 but the last, a mix with the coefficients 0.5 and 0.5 that rounds once.
 // Constants: $a6 = {-8, 8}, $a7 = {c1, c0}.
 // Quads go round the six workers, 9 issues a quad. A mix gives back the result of the quad before,
-// so the store is one quad behind; the very first one stores what no one needs to the first quad,
-// whose own result comes later. Nothing is loaded past the last quad.
+// so the store is one quad behind; the very first one stores zeros to the first quad, whose own
+// result comes later. Nothing is loaded past the last quad.
 
         .section .text.gelu_f16, "ax"
         .allow_optimizations
@@ -42,8 +42,10 @@ gelu_f16:
           or    $a0, $a0, 0x38000000 }
         { sub   $m3, $m3, $m1
           uput  $TAS, $a0 }
-        add     $m4, $m4, -1
-        brneg   $m4, .Lgelu_exit
+        { add   $m4, $m4, -1
+          setzi $a0, 8 }
+        { brneg $m4, .Lgelu_exit
+          uput  $FP_CLR, $a0 }                  // accumulators start from zero
         add     $m3, $m3, -96                   // out relative to a, behind the loads by two
         add     $m1, $m1, $m0
         add     $m2, $m1, 96
