@@ -218,13 +218,13 @@ impl Engine {
         });
         let execution = Execution::new(self, &plan, &label, request.keep_going, events);
         execution.run(request.jobs);
-        let artifacts_written = execution.write_artifacts(&request.artifacts)?;
+        let written = execution.write_artifacts(&request.artifacts);
         let stages = execution.finish();
-        let keyed = stages
-            .iter()
-            .filter_map(|stage| Some((stage.rule.clone(), stage.key?)));
-        self.store
-            .note_last_keys(&label, &keyed.collect::<Vec<_>>())?;
+        let is_whole = stages.iter().all(|stage| stage.failure.is_none());
+        let artifacts_written = match written {
+            Err(error) if is_whole => return Err(error),
+            written => written.unwrap_or(0),
+        };
         let result = BuildResult {
             label: request.label.clone(),
             stages,
@@ -232,6 +232,15 @@ impl Engine {
             artifacts_written,
             seconds: start.elapsed().as_secs_f64(),
         };
+        let keyed = result.stages.iter();
+        let keyed = keyed.filter_map(|stage| Some((stage.rule.clone(), stage.key?)));
+        let noted = self
+            .store
+            .note_last_keys(&label, &keyed.collect::<Vec<_>>());
+        // A failure of a stage is the first to be told; a full disk, say, causes both.
+        if result.failure().is_none() {
+            noted?;
+        }
         use StageStatus::{Failed, FailedBefore, Hit, Ran};
         events.event(&Event::BuildFinished {
             label,

@@ -297,38 +297,59 @@ impl<'a> Execution<'a> {
         if let Some(digest) = lost {
             return Ok(Attempt::LostInput(digest));
         }
-        let mut record = self.record(node, key, wall.as_micros() as u64);
+        let record = self.record(node, key, wall.as_micros() as u64);
         let result = match ran {
-            Ok(outputs) => {
-                record.notes = outputs.notes;
-                let mut refs = Vec::new();
-                for name in &node.rule.outputs {
-                    refs.push(store.put_output(name, &outputs.blobs[name])?);
-                }
-                record.outcome = Outcome::Ok { outputs: refs };
-                store.put_record(&record)?;
-                let usage = memo.save()?;
-                self.ran(node, &record, usage)
-            }
-            Err(failure) => {
-                if failure.kind.cacheable() {
-                    let payload = failure.payload.as_deref();
-                    let payload = payload.map(|bytes| store.put_output("payload", bytes));
-                    record.outcome = Outcome::Failed(FailedOutcome {
-                        kind: failure.kind.name().to_owned(),
-                        message: failure.message.clone(),
-                        payload: payload.transpose()?,
-                    });
-                    store.put_record(&record)?;
-                    memo.save()?;
-                }
-                let key = failure.kind.cacheable().then_some(key.digest);
-                let mut result = self.failed(node, key, failure, false);
-                result.made_seconds = wall.as_secs_f64();
-                result
-            }
+            Ok(outputs) => self.keep_outputs(node, record, outputs, memo)?,
+            Err(failure) => self.keep_failure(node, record, failure, memo)?,
         };
         Ok(Attempt::Done(Box::new(result)))
+    }
+
+    /// Stores the outputs of a stage that ran: blobs first, then the record.
+    fn keep_outputs(
+        &self,
+        node: &Node,
+        mut record: Record,
+        outputs: StageOutputs,
+        memo: StageMemo<'_>,
+    ) -> Result<StageResult, StageFailure> {
+        let store = &self.engine.store;
+        let mut refs = Vec::new();
+        for name in &node.rule.outputs {
+            refs.push(store.put_output(name, &outputs.blobs[name])?);
+        }
+        record.notes = outputs.notes;
+        record.outcome = Outcome::Ok { outputs: refs };
+        store.put_record(&record)?;
+        let usage = memo.save()?;
+        Ok(self.ran(node, &record, usage))
+    }
+
+    /// Stores the failure of a stage, if it is a result.
+    fn keep_failure(
+        &self,
+        node: &Node,
+        mut record: Record,
+        failure: StageFailure,
+        memo: StageMemo<'_>,
+    ) -> Result<StageResult, StageFailure> {
+        let cacheable = failure.kind.cacheable();
+        if cacheable {
+            let store = &self.engine.store;
+            let payload = failure.payload.as_deref();
+            let payload = payload.map(|bytes| store.put_output("payload", bytes));
+            record.outcome = Outcome::Failed(FailedOutcome {
+                kind: failure.kind.name().to_owned(),
+                message: failure.message.clone(),
+                payload: payload.transpose()?,
+            });
+            store.put_record(&record)?;
+            memo.save()?;
+        }
+        let key = cacheable.then_some(record.key);
+        let mut result = self.failed(node, key, failure, false);
+        result.made_seconds = record.wall_seconds();
+        Ok(result)
     }
 
     fn record(&self, node: &Node, key: &Key, wall_micros: u64) -> Record {
@@ -437,7 +458,8 @@ impl<'a> Execution<'a> {
         let made = result.output(output).map(|made| made.digest);
         if made != Some(digest) {
             let message = format!(
-                "rule `{rule}` is not deterministic: its output `{output}` was {digest} and is now {}",
+                "rule `{rule}` is not deterministic: its output `{output}` was {digest}, \
+                 and is now {}",
                 made.map_or("absent".to_owned(), |made| made.hex())
             );
             return Err(StageFailure::bug(message));

@@ -47,7 +47,10 @@ fn walk(root: &Path, folder: &str, pattern: &[&str], found: &mut Vec<String>) {
         } else {
             format!("{folder}/{name}")
         };
-        let is_dir = entry.path().is_dir();
+        let is_dir = match entry.file_type() {
+            Ok(file_type) if !file_type.is_symlink() => file_type.is_dir(),
+            _ => entry.path().is_dir(),
+        };
         match pattern {
             ["**"] if is_dir => walk(root, &path, pattern, found),
             ["**"] => found.push(path),

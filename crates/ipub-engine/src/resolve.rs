@@ -9,7 +9,7 @@ use ipub_store::Store;
 use crate::files;
 use crate::inputs::{Given, InputFile, Params};
 use crate::label::suggestion;
-use crate::rules::{InputSource, Rule};
+use crate::rules::{InputSource, Rule, RuleInput};
 use crate::target::Target;
 use crate::workspace::{Workspace, makers};
 
@@ -65,34 +65,10 @@ impl<'a> Plan<'a> {
                 readers: BTreeSet::new(),
             };
             for input in &rule.inputs {
-                let resolved = match &input.source {
-                    InputSource::Rule { rule: from, output } => match index.get(from.as_str()) {
-                        Some(&maker) => {
-                            node.makers.insert(maker);
-                            NodeInput::Output {
-                                node: maker,
-                                output: output.clone(),
-                            }
-                        }
-                        None => NodeInput::Known(Given::Absent),
-                    },
-                    InputSource::FileAttr { attribute } => {
-                        let paths = files::of_attribute(&workspace.root, target, attribute)?;
-                        if paths.is_none() && !input.optional {
-                            let message = format!(
-                                "rule `{}` needs the attribute `{attribute}`, which is not set",
-                                rule.name
-                            );
-                            return Err(Diagnostic::usage(format!("{}: {message}", target.label)));
-                        }
-                        source_files(workspace, &mut wanted, paths, Some(attribute))
-                    }
-                    InputSource::Files { patterns } => {
-                        let found = files::matching(&workspace.root, patterns);
-                        let paths = found.iter().map(|path| workspace.root.join(path)).collect();
-                        source_files(workspace, &mut wanted, Some(paths), None)
-                    }
-                };
+                let resolved = resolve(workspace, target, &index, rule, input, &mut wanted)?;
+                if let NodeInput::Output { node: maker, .. } = resolved {
+                    node.makers.insert(maker);
+                }
                 node.inputs.insert(input.name.clone(), resolved);
             }
             nodes.push(node);
@@ -159,6 +135,41 @@ impl<'a> Plan<'a> {
 struct Wanted {
     path: PathBuf,
     attribute: Option<String>,
+}
+
+/// One input of `rule`; its source files are added to `wanted`.
+fn resolve(
+    workspace: &Workspace,
+    target: &Target,
+    index: &BTreeMap<&str, usize>,
+    rule: &Rule,
+    input: &RuleInput,
+    wanted: &mut Vec<Wanted>,
+) -> Result<NodeInput> {
+    Ok(match &input.source {
+        InputSource::Rule { rule: from, output } => match index.get(from.as_str()) {
+            Some(&node) => NodeInput::Output {
+                node,
+                output: output.clone(),
+            },
+            None => NodeInput::Known(Given::Absent),
+        },
+        InputSource::FileAttr { attribute } => {
+            let paths = files::of_attribute(&workspace.root, target, attribute)?;
+            if paths.is_none() && !input.optional {
+                let (label, rule) = (&target.label, &rule.name);
+                return Err(Diagnostic::usage(format!(
+                    "{label}: rule `{rule}` needs the attribute `{attribute}`, which is not set"
+                )));
+            }
+            source_files(workspace, wanted, paths, Some(attribute))
+        }
+        InputSource::Files { patterns } => {
+            let found = files::matching(&workspace.root, patterns);
+            let paths = found.iter().map(|path| workspace.root.join(path)).collect();
+            source_files(workspace, wanted, Some(paths), None)
+        }
+    })
 }
 
 fn source_files(

@@ -21,6 +21,7 @@
 use ipub_base::{Diagnostic, KeyWriter, Keyed};
 
 use crate::document::{Place, Table};
+use crate::stage_dir::{PAYLOAD, RESULT};
 
 /// Where an input comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +91,10 @@ impl Rule {
         let outputs: Vec<String> = texts(table.texts("outputs")?);
         for output in &outputs {
             self::name(output.clone(), &place)?;
+            if [PAYLOAD, RESULT].contains(&output.as_str()) {
+                let message = format!("an output cannot be named `{output}`: stage folders use it");
+                return Err(place.error(message));
+            }
         }
         let inputs = table.tables("inputs")?.into_iter().map(RuleInput::read);
         let inputs = inputs.collect::<Result<Vec<_>, _>>()?;

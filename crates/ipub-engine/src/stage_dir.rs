@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use ipub_base::{Diagnostic, Digest, NoMemo};
+use ipub_base::{Diagnostic, Digest, Location, NoMemo};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Engine, Request, TargetId};
@@ -29,9 +29,9 @@ use crate::value::Value;
 type Result<T> = std::result::Result<T, Diagnostic>;
 
 const PARAMS: &str = "params.json";
-const RESULT: &str = "result.json";
+pub(crate) const RESULT: &str = "result.json";
 const INPUTS: &str = "inputs";
-const PAYLOAD: &str = "payload";
+pub(crate) const PAYLOAD: &str = "payload";
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -72,16 +72,7 @@ pub fn run_stage_dir(
     output: &Path,
     progress: &(dyn Fn(&str, u64, u64) + Sync),
 ) -> Result<std::result::Result<StageDirResult, StageFailure>> {
-    let path = input.join(PARAMS);
-    let text = std::fs::read_to_string(&path).map_err(|error| unreadable(&path, &error))?;
-    let declared: StageParams = serde_json::from_str(&text).map_err(|error| {
-        let location = ipub_base::Location {
-            file: path.display().to_string(),
-            line: error.line() as u32,
-            column: error.column() as u32,
-        };
-        Diagnostic::usage(error.to_string()).at(location)
-    })?;
+    let declared = read_params(&input.join(PARAMS))?;
     let mut given = read_inputs(&input.join(INPUTS))?;
     for name in declared.absent {
         given.entry(name).or_insert(Given::Absent);
@@ -137,6 +128,18 @@ pub fn run_stage_dir(
     };
     write(RESULT, &json(&result)?)?;
     Ok(failure.map_or(Ok(result), Err))
+}
+
+fn read_params(path: &Path) -> Result<StageParams> {
+    let text = std::fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
+    serde_json::from_str(&text).map_err(|error| {
+        let location = Location {
+            file: path.display().to_string(),
+            line: error.line() as u32,
+            column: error.column() as u32,
+        };
+        Diagnostic::usage(error.to_string()).at(location)
+    })
 }
 
 fn read_inputs(dir: &Path) -> Result<BTreeMap<String, Given>> {

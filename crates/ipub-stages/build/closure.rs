@@ -162,6 +162,10 @@ impl Workspace {
             let mut paths = vec![src.join(format!("{module}.rs"))];
             paths.retain(|path| path.is_file());
             rust_files(&src.join(&module), &mut paths)?;
+            if paths.is_empty() && module != stage {
+                // No module: a name that the crate's root defines.
+                paths.push(src.join("lib.rs"));
+            }
             for path in paths {
                 self.add_file(&path, &mut own.files)?;
                 let file = self.scan(&path)?;

@@ -203,7 +203,10 @@ struct Attribute {
 
 /// The attribute that begins at `at`.
 fn attribute(tokens: &[TokenTree], at: usize) -> Option<Attribute> {
-    let is_punct = |at: usize, wanted: char| matches!(tokens.get(at), Some(TokenTree::Punct(punct)) if punct.as_char() == wanted);
+    let is_punct = |at: usize, wanted: char| match tokens.get(at) {
+        Some(TokenTree::Punct(punct)) => punct.as_char() == wanted,
+        _ => false,
+    };
     if !is_punct(at, '#') {
         return None;
     }
@@ -217,8 +220,12 @@ fn attribute(tokens: &[TokenTree], at: usize) -> Option<Attribute> {
     }
     let content: Vec<TokenTree> = group.stream().into_iter().collect();
     let is_doc = is_ident(content.first(), "doc");
-    let is_cfg_test = is_ident(content.first(), "cfg")
-        && matches!(content.get(1), Some(TokenTree::Group(args)) if args.stream().to_string() == "test");
+    let is_cfg_test = match content.as_slice() {
+        [name, TokenTree::Group(args)] => {
+            is_ident(Some(name), "cfg") && args.stream().to_string() == "test"
+        }
+        _ => false,
+    };
     let is_test = is_cfg_test || (content.len() == 1 && is_ident(content.first(), "test"));
     Some(Attribute {
         end: group_at + 1,

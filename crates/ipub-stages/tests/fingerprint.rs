@@ -62,7 +62,8 @@ fn comments_docs_tests_and_layout_change_nothing() {
         ),
         same
     );
-    let more = "#[cfg(test)]\nconst N: [u8; 2] = { [1, 2] };\n#[cfg(test)]\nconst fn f() {}\n#[test]\nfn t() {}\n";
+    let more = "#[cfg(test)]\nconst N: [u8; 2] = { [1, 2] };\n\
+                #[cfg(test)]\nconst fn f() {}\n#[test]\nfn t() {}\n";
     assert_eq!(
         edited("#[cfg(test)]\nmod", &format!("{more}#[cfg(test)]\nmod")),
         same

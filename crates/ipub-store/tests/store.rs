@@ -419,3 +419,26 @@ fn a_full_disk_is_one_typed_error_and_harms_nothing() {
     );
     assert_eq!(store.get_blob(before.blobs()[0].digest).unwrap(), noise(1));
 }
+
+#[test]
+fn many_open_a_new_store_at_once() {
+    for _ in 0..8 {
+        let dir = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..6u32 {
+                let dir = dir.path();
+                scope.spawn(move || {
+                    let store = Store::open(dir).unwrap();
+                    let record = record(&store, &format!("{thread}"), b"same");
+                    store.put_record(&record).unwrap();
+                    assert_eq!(store.get_record(record.key).unwrap(), Some(record));
+                });
+            }
+        });
+        let store = Store::open(dir.path()).unwrap();
+        assert_eq!(
+            (store.stat().unwrap().records, store.index_was_rebuilt()),
+            (6, false)
+        );
+    }
+}

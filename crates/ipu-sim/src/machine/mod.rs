@@ -98,12 +98,19 @@ impl Machine {
         if let Some(arrival) = self.waiting.take() {
             self.release(arrival, issue::HOST_SYNC);
         }
+        let mut held = vec![None; self.tiles.len()];
         loop {
-            let stops = self.run_tiles()?;
-            if stops.iter().all(|stop| matches!(stop, Stop::Row { .. })) {
+            let stops = self.run_tiles(&held)?;
+            let at_row = |stop: &Stop| matches!(stop, Stop::Row { .. });
+            if stops.iter().any(at_row) {
                 self.run_phase(&stops)?;
+                held = stops
+                    .into_iter()
+                    .map(|stop| (!at_row(&stop)).then_some(stop))
+                    .collect();
                 continue;
             }
+            held.fill(None);
             let (kind, arrival) = self.meet(&stops)?;
             if kind == zone::INTERNAL {
                 self.barriers += 1;
@@ -115,14 +122,17 @@ impl Machine {
         }
     }
 
-    /// Run every tile to its next stop.
-    fn run_tiles(&mut self) -> Result<Vec<Stop>, Box<DeviceFault>> {
+    /// Run every tile that is not held at a stop to its next one.
+    fn run_tiles(&mut self, held: &[Option<Stop>]) -> Result<Vec<Stop>, Box<DeviceFault>> {
         let data = self.data;
         let results: Vec<_> = self
             .tiles
             .par_iter_mut()
-            .map(|tile| {
-                if data {
+            .zip(held)
+            .map(|(tile, held)| {
+                if let Some(stop) = held {
+                    Ok(*stop)
+                } else if data {
                     tile.run::<true>()
                 } else {
                     tile.run::<false>()
