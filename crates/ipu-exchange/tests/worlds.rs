@@ -260,3 +260,26 @@ fn list_order_worlds() {
         }
     }
 }
+
+#[test]
+fn threads_do_not_matter() {
+    let list = world(
+        World {
+            pairs: true,
+            ..PLAIN
+        },
+        7,
+    );
+    let made = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
+        pool.install(|| {
+            let made = schedule(&list, &SchedulePolicy::default()).unwrap();
+            let events = check(&list, &inputs(&made.rows)).unwrap();
+            (made, events)
+        })
+    };
+    assert_eq!(made(1), made(4));
+}
