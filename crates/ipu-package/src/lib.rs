@@ -1,7 +1,20 @@
 //! The `.ipuexe` format: what a device needs to run a model, and nothing about how it was made.
 
+mod column;
+mod container;
+mod error;
+mod file;
+pub mod limits;
 pub mod order;
+mod sections;
 pub mod types;
+mod words;
 
+#[cfg(test)]
+mod forged_tests;
+
+pub use container::SectionEntry;
+pub use error::{PackageError, SectionId};
+pub use file::{PackageDigest, digest, digest_of_sections, read, section_table, write};
 pub use order::{Dtype, Order};
 pub use types::*;
