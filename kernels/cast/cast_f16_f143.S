@@ -3,7 +3,8 @@
 // Groups of 8 values, contiguous ranges for the workers. The loop is 2 bundles a group: even
 // words come through a stepping load, odd words through the load of the paced load and store;
 // the conversion of a group runs beside the loads of the next. The last group is outside the
-// loop, so nothing is read past the source. Issues for n groups: 28 + 2n.
+// loop, so nothing is read past the source. Issues for n groups: 29 + 2n.
+// Overflow saturates while the program keeps the NANOO bit of $FP_ICTL clear.
 // Frame: source, out, count, scale.
 
     .section .text.cast_f16_f143, "ax"

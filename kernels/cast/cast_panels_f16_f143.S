@@ -1,12 +1,14 @@
 // cast_panels_f16_f143: out code = F143(source * 2^-scale), Panels(16) to Panels(32).
 //
 // source [2 * panels][rows][16], out [panels][rows][32]. The workers hold contiguous row
-// ranges of every panel, or ranges of panels when there are fewer than six rows. 8 bundles a row of 32: two sources, the lower and the upper half of
-// the row, each with a stepping load of its even words and a paced pair for its odd words and
-// for half of the stores, so that every step is constant: 16 bytes for loads, 24 and 8 for
-// stores. The first 16 bytes of the next row are loaded ahead: past the last row of a lower
-// half these are the upper half, so nothing is read past the source.
-// Issues for m rows and p panels of a worker: 33 + p * (14 + 8m).
+// ranges of every panel, or ranges of panels when there are fewer than six rows. 8 bundles a
+// row of 32: two sources, the lower and the upper half of the row, each with a stepping load
+// of its even words and a paced pair for its odd words and for half of the stores, so that
+// every step is constant: 16 bytes for loads, 24 and 8 for stores. The first 16 bytes of the
+// next row are loaded ahead: past the last row of a lower half these are the upper half, so
+// nothing is read past the source.
+// Issues for m rows and p panels of a worker: 32 + p * (14 + 8m), 2 more for few rows.
+// Overflow saturates while the program keeps the NANOO bit of $FP_ICTL clear.
 // Frame: source, out, panels, rows, scale.
 
     .section .text.cast_panels_f16_f143, "ax"

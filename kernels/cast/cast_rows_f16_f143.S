@@ -5,7 +5,8 @@
 // outer, rows inner. 8 bundles a row of 32: even words by a stepping load, odd words by the
 // paced load, whose jump to the next row must fit ten bits (pitch at most 2068). The last row
 // is outside the loop, so nothing is read past the source.
-// Issues for m rows and p panels of a worker: 42 + p * (9 + 8m).
+// Issues for m rows and p panels of a worker: 38 + p * (9 + 8m).
+// Overflow saturates while the program keeps the NANOO bit of $FP_ICTL clear.
 // Frame: source, out, rows, columns, pitch, scale.
 
     .section .text.cast_rows_f16_f143, "ax"

@@ -3,7 +3,7 @@
 // Row r of source begins source_stride units after row r - 1, of out out_stride units. The
 // workers hold contiguous row ranges when there are at least six rows, else each row is split
 // over the six; 2 bundles a unit, a load and a store, so source and out may share an element.
-// Issues for m rows: 33 + m * (4 + 2 * units).
+// Issues for m rows: 38 + m * (4 + 2 * units), with split rows 35 + rows * (4 + 2 * part).
 // Frame: source, out, rows, units, source_stride, out_stride.
 
     .section .text.copy_strided, "ax"

@@ -1,7 +1,7 @@
 // copy_u64: copy count units of 8 bytes, linear order.
 //
 // Contiguous ranges for the workers; 2 bundles a unit, a load and a store, so source and out
-// may share a memory element. Issues for n units: 22 + 2n.
+// may share a memory element. Issues for n units: 20 + 2n.
 // Frame: source, out, count.
 
     .section .text.copy_u64, "ax"

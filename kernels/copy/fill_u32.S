@@ -1,7 +1,7 @@
 // fill_u32: set count words of 4 bytes to value; count is even.
 //
 // Contiguous ranges of pairs for the workers; one bundle stores 8 bytes.
-// Issues for n pairs: 22 + n.
+// Issues for n pairs: 21 + n.
 // Frame: out, count, value.
 
     .section .text.fill_u32, "ax"

@@ -27,6 +27,11 @@
     .endr
     .endm
 
+    .set P0, TAMP_F8V8_E4_P0
+    .set P1, TAMP_F8V8_E4_P1
+    .set P2, TAMP_F8V8_E4_P2
+    .set P3, TAMP_F8V8_E4_P3
+
     .section .text.gemm_f143, "ax"
     .allow_optimizations
     .globl gemm_f143
@@ -109,19 +114,19 @@ gemm_f143_initialise:
     { add        $m9, $m4, 32 ; uput       $FP_CLR, $a0 }
     tapack     $m0:1, $m3, $m4, $m4
     ld64       $a0:1, $m2, $mzero, 0
-    { ld64       $a0:1, $m2, $mzero, 1 ; f8v8hihov4amp  $azeros, $a0:1, $azeros, TAMP_F8V8_E4_P0 }
-    { ld64       $a0:1, $m2, $mzero, 2 ; f8v8hihov4amp  $azeros, $a0:1, $azeros, TAMP_F8V8_E4_P1 }
-    { ld64       $a0:1, $m2, $mzero, 3 ; f8v8hihov4amp  $azeros, $a0:1, $azeros, TAMP_F8V8_E4_P2 }
-    { ld64       $a0:1, $m2, $mzero, 4 ; f8v8hihov4amp  $azeros, $a0:1, $azeros, TAMP_F8V8_E4_P3 }
-    { ld64       $a0:1, $m2, $mzero, 5 ; f8v8hihov4amp  $a4:5, $a0:1, $azeros, TAMP_F8V8_E4_P0 }
+    { ld64       $a0:1, $m2, $mzero, 1 ; f8v8hihov4amp $azeros, $a0:1, $azeros, P0 }
+    { ld64       $a0:1, $m2, $mzero, 2 ; f8v8hihov4amp $azeros, $a0:1, $azeros, P1 }
+    { ld64       $a0:1, $m2, $mzero, 3 ; f8v8hihov4amp $azeros, $a0:1, $azeros, P2 }
+    { ld64       $a0:1, $m2, $mzero, 4 ; f8v8hihov4amp $azeros, $a0:1, $azeros, P3 }
+    { ld64       $a0:1, $m2, $mzero, 5 ; f8v8hihov4amp $a4:5, $a0:1, $azeros, P0 }
     rpt        $m5, 3
-    { ldst64pace $a0:1, $a4:5, $m0:1+=, $mzero, 0 ; f8v8hihov4amp  $a4:5, $a0:1, $azeros, TAMP_F8V8_E4_P1 }
-    { ldst64pace $a0:1, $a4:5, $m0:1+=, $mzero, 0 ; f8v8hihov4amp  $a4:5, $a0:1, $azeros, TAMP_F8V8_E4_P2 }
-    { ldst64pace $a0:1, $a4:5, $m0:1+=, $mzero, 0 ; f8v8hihov4amp  $a4:5, $a0:1, $azeros, TAMP_F8V8_E4_P3 }
-    { ldst64pace $a0:1, $a4:5, $m0:1+=, $mzero, 0 ; f8v8hihov4amp  $a4:5, $a0:1, $azeros, TAMP_F8V8_E4_P0 }
-    { st64pace   $a4:5, $m0:1+=, $mzero, 0 ; f8v8hihov4amp  $a4:5, $azeros, $azeros, TAMP_F8V8_E4_P1 }
-    { st64pace   $a4:5, $m0:1+=, $mzero, 0 ; f8v8hihov4amp  $a4:5, $azeros, $azeros, TAMP_F8V8_E4_P2 }
-    { st64pace   $a4:5, $m0:1+=, $mzero, 0 ; f8v8hihov4amp  $a4:5, $azeros, $azeros, TAMP_F8V8_E4_P3 }
+    { ldst64pace $a0:1, $a4:5, $m0:1+=, $mzero, 0 ; f8v8hihov4amp $a4:5, $a0:1, $azeros, P1 }
+    { ldst64pace $a0:1, $a4:5, $m0:1+=, $mzero, 0 ; f8v8hihov4amp $a4:5, $a0:1, $azeros, P2 }
+    { ldst64pace $a0:1, $a4:5, $m0:1+=, $mzero, 0 ; f8v8hihov4amp $a4:5, $a0:1, $azeros, P3 }
+    { ldst64pace $a0:1, $a4:5, $m0:1+=, $mzero, 0 ; f8v8hihov4amp $a4:5, $a0:1, $azeros, P0 }
+    { st64pace   $a4:5, $m0:1+=, $mzero, 0 ; f8v8hihov4amp $a4:5, $azeros, $azeros, P1 }
+    { st64pace   $a4:5, $m0:1+=, $mzero, 0 ; f8v8hihov4amp $a4:5, $azeros, $azeros, P2 }
+    { st64pace   $a4:5, $m0:1+=, $mzero, 0 ; f8v8hihov4amp $a4:5, $azeros, $azeros, P3 }
     { st64pace   $a4:5, $m0:1+=, $mzero, 0 ; setzi      $a0, 8 }
     exitz      $mzero
 
@@ -132,23 +137,23 @@ gemm_f143_accumulate_few:
 // w + 4; instruction w + 8 gives result word w, which instruction w + 10 stores.
 gemm_f143_accumulate:
     { ld128      $a4:7, $m4, $mzero, 0 ; uput       $FP_CLR, $a0 }
-    { ld128      $a0:3, $m4, $mzero, 1 ; f8v8hihov4amp  $azeros, $azeros, $a4:5, TAMP_F8V8_E4_P0 }
-    { add        $m8, $mvertex_base, $m6 ; f8v8hihov4amp  $azeros, $azeros, $a6:7, TAMP_F8V8_E4_P1 }
-    { tapack     $m0:1, $m8, $m9, $m4 ; f8v8hihov4amp  $azeros, $azeros, $a0:1, TAMP_F8V8_E4_P2 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0 ; f8v8hihov4amp  $azeros, $azeros, $a2:3, TAMP_F8V8_E4_P3 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0 ; f8v8hihov4amp  $azeros, $a0:1, $a2:3, TAMP_F8V8_E4_P0 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0 ; f8v8hihov4amp  $azeros, $a0:1, $a2:3, TAMP_F8V8_E4_P1 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0 ; f8v8hihov4amp  $azeros, $a0:1, $a2:3, TAMP_F8V8_E4_P2 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0 ; f8v8hihov4amp  $azeros, $a0:1, $a2:3, TAMP_F8V8_E4_P3 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0 ; f8v8hihov4amp  $a4:5, $a0:1, $a2:3, TAMP_F8V8_E4_P0 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0 ; f8v8hihov4amp  $a6:7, $a0:1, $a2:3, TAMP_F8V8_E4_P1 }
+    { ld128      $a0:3, $m4, $mzero, 1 ; f8v8hihov4amp $azeros, $azeros, $a4:5, P0 }
+    { add        $m8, $mvertex_base, $m6 ; f8v8hihov4amp $azeros, $azeros, $a6:7, P1 }
+    { tapack     $m0:1, $m8, $m9, $m4 ; f8v8hihov4amp $azeros, $azeros, $a0:1, P2 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0 ; f8v8hihov4amp $azeros, $azeros, $a2:3, P3 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0 ; f8v8hihov4amp $azeros, $a0:1, $a2:3, P0 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0 ; f8v8hihov4amp $azeros, $a0:1, $a2:3, P1 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0 ; f8v8hihov4amp $azeros, $a0:1, $a2:3, P2 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0 ; f8v8hihov4amp $azeros, $a0:1, $a2:3, P3 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0 ; f8v8hihov4amp $a4:5, $a0:1, $a2:3, P0 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $mzero, 0 ; f8v8hihov4amp $a6:7, $a0:1, $a2:3, P1 }
     rpt        $m5, 3
-    { ld2xst64pace $a0:3, $a4:5, $m0:1+=, $mzero, 0 ; f8v8hihov4amp  $a4:5, $a0:1, $a2:3, TAMP_F8V8_E4_P2 }
-    { ld2xst64pace $a0:3, $a6:7, $m0:1+=, $mzero, 0 ; f8v8hihov4amp  $a6:7, $a0:1, $a2:3, TAMP_F8V8_E4_P3 }
-    { ld2xst64pace $a0:3, $a4:5, $m0:1+=, $mzero, 0 ; f8v8hihov4amp  $a4:5, $a0:1, $a2:3, TAMP_F8V8_E4_P0 }
-    { ld2xst64pace $a0:3, $a6:7, $m0:1+=, $mzero, 0 ; f8v8hihov4amp  $a6:7, $a0:1, $a2:3, TAMP_F8V8_E4_P1 }
-    { st64pace   $a4:5, $m0:1+=, $mzero, 0 ; f8v8hihov4amp  $a4:5, $azeros, $azeros, TAMP_F8V8_E4_P2 }
-    { st64pace   $a6:7, $m0:1+=, $mzero, 0 ; f8v8hihov4amp  $a6:7, $azeros, $azeros, TAMP_F8V8_E4_P3 }
+    { ld2xst64pace $a0:3, $a4:5, $m0:1+=, $mzero, 0 ; f8v8hihov4amp $a4:5, $a0:1, $a2:3, P2 }
+    { ld2xst64pace $a0:3, $a6:7, $m0:1+=, $mzero, 0 ; f8v8hihov4amp $a6:7, $a0:1, $a2:3, P3 }
+    { ld2xst64pace $a0:3, $a4:5, $m0:1+=, $mzero, 0 ; f8v8hihov4amp $a4:5, $a0:1, $a2:3, P0 }
+    { ld2xst64pace $a0:3, $a6:7, $m0:1+=, $mzero, 0 ; f8v8hihov4amp $a6:7, $a0:1, $a2:3, P1 }
+    { st64pace   $a4:5, $m0:1+=, $mzero, 0 ; f8v8hihov4amp $a4:5, $azeros, $azeros, P2 }
+    { st64pace   $a6:7, $m0:1+=, $mzero, 0 ; f8v8hihov4amp $a6:7, $azeros, $azeros, P3 }
     { st64pace   $a4:5, $m0:1+=, $mzero, 0 ; setzi      $a0, 8 }
     st64pace   $a6:7, $m0:1+=, $mzero, 0
 gemm_f143_done:

@@ -4,7 +4,7 @@
 // hold contiguous row ranges, or ranges of panels when there are fewer than six rows; panels
 // outer, rows inner, one paced load and store for a word of four elements. The jump to the next
 // row must fit ten bits (pitch at most 2056). The last row is outside the loop, so nothing is
-// read past the source. Issues for m rows and p panels of a worker: 38 + p * (7 + 4m).
+// read past the source. Issues for m rows and p panels of a worker: 36 + p * (7 + 4m).
 // Frame: source, out, rows, columns, pitch.
 
     .section .text.unpack_panels_f16, "ax"

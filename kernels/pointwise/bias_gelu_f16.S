@@ -6,10 +6,9 @@
 // keeps z * z finite, and beyond it tanh is exactly +-1, so that a large x gives x or zero.
 // All steps are F16; constants $a6 = {-8, 8}, $a7 = {c1, c0}, 0.5 comes from the text.
 //
-// Work is shared as in add_columns_f16: an item is one column of 4 halves of one outer index, and
-// the workers share the items or the rows of every item, the cheaper by an estimate of
-// 11 * rows + 16 issues an item; one row is dense. Loop: 11 bundles a quad, the next quad's load
-// inside; the last quad is peeled, so nothing is read past the arrays.
+// Work is shared as in add_columns_f16: by items, by rows or by quads, with 11 issues a quad and
+// 16 beside an item, 24 beside a row. The loop has the next quad's load inside; the last quad is
+// peeled, so nothing is read past the arrays.
 
         // Quad in $a0:1 = x. Leaves gelu(x) in $a4:5; the two operations named may join.
         .macro  GELU_REPEATED load_b, load_a, store
@@ -77,37 +76,46 @@ bias_gelu_f16:
         ld32    $m8, $mvertex_base, $mzero, 4   // rows
         ld32    $m10, $mvertex_base, $mzero, 5
         shr     $m10, $m10, 2                   // quads in a row
-        mul     $m4, $m4, $m10                  // items
-        sub     $m6, $m4, $m0
-        add     $m6, $m6, 5
-        mul     $m6, $m6, 21846
-        shr     $m6, $m6, 17                    // items of this worker
+        mul     $m6, $m4, $m10                  // items
+        sub     $m3, $m3, $m1                   // out relative to a
         cmpeq   $m5, $m8, 1
         brnz    $m5, .Lbias_gelu_dense
-        sub     $m7, $m8, $m0
-        add     $m7, $m7, 5
-        mul     $m7, $m7, 21846
-        shr     $m7, $m7, 17                    // rows of this worker
-        add     $m5, $m4, 5
+
+        add     $m5, $m6, 5
         mul     $m5, $m5, 21846
         shr     $m5, $m5, 17
         mul     $m9, $m8, 11
         add     $m9, $m9, 16
-        mul     $m5, $m5, $m9                   // cost of sharing items
+        mul     $m5, $m5, $m9                   // cost by items
         add     $m9, $m8, 5
         mul     $m9, $m9, 21846
         shr     $m9, $m9, 17
         mul     $m9, $m9, 11
         add     $m9, $m9, 16
-        mul     $m9, $m9, $m4                   // cost of sharing rows
+        mul     $m9, $m9, $m6                   // cost by rows
+        add     $m7, $m10, 5
+        mul     $m7, $m7, 21846
+        shr     $m7, $m7, 17
+        mul     $m7, $m7, 11
+        add     $m7, $m7, 24
+        mul     $m7, $m7, $m4
+        mul     $m7, $m7, $m8                   // cost by quads
+        min     $m11, $m5, $m9
+        cmpult  $m7, $m7, $m11
+        brnz    $m7, .Lbias_gelu_quads
+
         add     $m11, $m8, -1
         mul     $m11, $m11, $m10
         shl     $m11, $m11, 3                   // from the end of a first row to the next outer
-        sub     $m3, $m3, $m1                   // out relative to a
+        mov     $m4, $m6
+        sub     $m6, $m6, $m0
+        sub     $m7, $m8, $m0
         cmpult  $m9, $m9, $m5
         brnz    $m9, .Lbias_gelu_rows
 
-        mov     $m4, $m6                        // items of this worker, all rows of each
+        add     $m4, $m6, 5
+        mul     $m4, $m4, 21846
+        shr     $m4, $m4, 17                    // items of this worker, all rows of each
         mov     $m5, $m10                       // row stride in quads
         shl     $m7, $m0, 3                     // position in the first row, bytes
         add     $m6, $m1, $m7
@@ -119,6 +127,9 @@ bias_gelu_f16:
         mul     $m6, $m0, $m10
         shl     $m6, $m6, 3                     // first row of this worker, bytes
         add     $m6, $m6, $m1
+        add     $m7, $m7, 5
+        mul     $m7, $m7, 21846
+        shr     $m7, $m7, 17
         add     $m1, $m7, -1                    // rows of this worker - 1
         brneg   $m1, .Lbias_gelu_exit
         mul     $m5, $m10, 6
@@ -158,18 +169,55 @@ bias_gelu_f16:
         exitz   $mzero
 
 .Lbias_gelu_dense:
-        brz     $m6, .Lbias_gelu_exit
-        setzi   $m8, .Lbias_gelu_half
+        sub     $m6, $m6, $m0
+        add     $m6, $m6, 5
+        mul     $m6, $m6, 21846
+        shr     $m6, $m6, 17
+        add     $m6, $m6, -1                    // quads of this worker - 1
+        brneg   $m6, .Lbias_gelu_exit
         shl     $m0, $m0, 3
-        add     $m6, $m6, -1
-        ld64step $a0:1, $m0, $m1+=, 6
-        ld64step $a2:3, $m0, $m2+=, 6
+        add     $m3, $m3, -96                   // behind the loads by two
+        add     $m9, $m1, $m0
+        add     $m11, $m2, $m0
+        setzi   $m8, .Lbias_gelu_half
+        setzi   $m4, 0
+        setzi   $m7, 0
+        bri     .Lbias_gelu_run
+        .align  8
+.Lbias_gelu_quads:
+        sub     $m6, $m10, $m0
+        add     $m6, $m6, 5
+        mul     $m6, $m6, 21846
+        shr     $m6, $m6, 17
+        add     $m6, $m6, -1                    // quads of this worker in a row - 1
+        brneg   $m6, .Lbias_gelu_exit
+        shl     $m0, $m0, 3
+        add     $m3, $m3, -96                   // behind the loads by two
+        add     $m2, $m2, $m0
+        add     $m0, $m0, $m1
+        shl     $m1, $m10, 3                    // bytes in a row
+        add     $m5, $m8, -1
+        setzi   $m8, .Lbias_gelu_half
+        bri     .Lbias_gelu_outer_next
+.Lbias_gelu_outer:
+        mov     $m7, $m5
+.Lbias_gelu_row:
+        mov     $m9, $m0
+        mov     $m11, $m2
+.Lbias_gelu_run:
+        ld64step $a0:1, $mzero, $m9+=, 6
+        ld64step $a2:3, $mzero, $m11+=, 6
         { rpt   $m6, 10
           f16v4add $a0:1, $a0:1, $a2:3 }
-        GELU_REPEATED "ld64step $a2:3, $m0, $m2+=, 6", "ld64step $a0:1, $m0, $m1+=, 6", "st64step $a4:5, $m0, $m3+=, 6"
+        GELU_REPEATED "ld64step $a2:3, $mzero, $m11+=, 6", "ld64step $a0:1, $mzero, $m9+=, 6", "st64 $a4:5, $m9, $m3, 0"
         GELU_LAST
-        f16v4add $a4:5, $a4:5, $a0:1
-        st64step $a4:5, $m0, $m3+=, 6
+        { add   $m0, $m0, $m1
+          f16v4add $a4:5, $a4:5, $a0:1 }
+        st64    $a4:5, $m9, $m3, 6
+        brnzdec $m7, .Lbias_gelu_row
+        add     $m2, $m2, $m1
+.Lbias_gelu_outer_next:
+        brnzdec $m4, .Lbias_gelu_outer
         exitz   $mzero
         .align  4
 .Lbias_gelu_half:

@@ -5,7 +5,7 @@
 // then an addition beside every load; an odd last word on its own. All partials of a word are
 // read before it is stored, so out may be partial 0.
 // Issues for w words of p partials: 36 + floor(w/2) * (2p + 5), p + 3 more for an odd word;
-// for one partial 30 + 2w.
+// for one partial 25 + 2w.
 // Frame: partials, out, elements, count, stride.
 
     .section .text.reduce_f16, "ax"

@@ -120,6 +120,7 @@ softmax_f16:
         add     $m7, $m7, 5
         mul     $m7, $m7, 21846
         shr     $m7, $m7, 17                    // rows of this worker
+        brz     $m7, .Lsoftmax_part_maxima
         ld32    $m1, $mvertex_base, $mzero, 0
         ld32    $m2, $mvertex_base, $mzero, 1
         sub     $m2, $m2, $m1
@@ -148,7 +149,7 @@ softmax_f16:
         add     $m1, $m1, 192
 .Lsoftmax_whole_next:
         brnzdec $m7, .Lsoftmax_whole_row
-
+.Lsoftmax_part_maxima:
         setzi   $m11, SCRATCH
         ld32    $m7, $m11, $mzero, WORD_SHARED
         brz     $m7, .Lsoftmax_exit
@@ -167,9 +168,11 @@ softmax_f16:
 
         .align  8
 .Lsoftmax_shared:
-        EXP_CONSTANTS
-        call    $m10, .Lsoftmax_part
-        mov     $m8, $m11
+        // Registers are as launch 1 left them; $m1 stands behind the shared rows.
+        setzi   $m8, SCRATCH
+        ld32    $m7, $m8, $mzero, WORD_SHARED
+        shl     $m9, $m7, 5
+        sub     $m1, $m1, $m9
         bri     .Lsoftmax_shared_next
 .Lsoftmax_shared_row:
         ld32    $a0, $m8, $mzero, 0

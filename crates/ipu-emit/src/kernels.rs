@@ -37,16 +37,27 @@ pub fn kernel_image(
     support_end: u32,
 ) -> Result<KernelImage, EmitError> {
     let runtime = assemble(
-        Source { name: "runtime.S", text: include_str!("runtime.S") },
+        Source {
+            name: "runtime.S",
+            text: include_str!("runtime.S"),
+        },
         &Options::default(),
     )
     .map_err(|errors| EmitError::Runtime(errors.to_string()))?
     .object;
     let mut inputs = vec![&runtime];
     for name in names {
-        inputs.push(objects.get(name).ok_or_else(|| EmitError::NoKernel(name.clone()))?);
+        inputs.push(
+            objects
+                .get(name)
+                .ok_or_else(|| EmitError::NoKernel(name.clone()))?,
+        );
     }
-    let mut space = Space { boot: BOOT_CODE.start, support: SUPPORT_BASE, end: support_end };
+    let mut space = Space {
+        boot: BOOT_CODE.start,
+        support: SUPPORT_BASE,
+        end: support_end,
+    };
     let mut placed = Vec::new();
     for object in inputs {
         let mut addresses = Vec::new();
@@ -67,7 +78,11 @@ pub fn kernel_image(
         .iter()
         .map(|(name, value)| (name.clone(), *value as u32))
         .collect();
-    Ok(KernelImage { segments, entries, end: space.support.next_multiple_of(8) })
+    Ok(KernelImage {
+        segments,
+        entries,
+        end: space.support.next_multiple_of(8),
+    })
 }
 
 fn words_of(bytes: &[u8]) -> Vec<u32> {

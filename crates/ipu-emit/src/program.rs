@@ -8,9 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use ipu_ir::program::{Placed, Reservations};
-use ipu_package::{
-    Binding, Package, Piece, Segment, SegmentKind, TileImage,
-};
+use ipu_package::{Binding, Package, Piece, Segment, SegmentKind, TileImage};
 use ipu_target::memory::IMAGE_ENTRY;
 use rayon::prelude::*;
 use thiserror::Error;
@@ -32,7 +30,11 @@ pub enum EmitError {
     #[error("code needs {needed} bytes of the {reserved} reserved for support")]
     SupportFull { needed: u32, reserved: u32 },
     #[error("tile {tile}: frames need {needed} bytes of the {available} in the tables element")]
-    TablesFull { tile: u32, needed: u32, available: u32 },
+    TablesFull {
+        tile: u32,
+        needed: u32,
+        available: u32,
+    },
     #[error("tile {tile}: its program ends at {end:#x}, after the support reservation {limit:#x}")]
     ProgramTooLong { tile: u32, end: u32, limit: u32 },
 }
@@ -89,7 +91,11 @@ fn tile_code(
     let code = TileCode::new(placed, kernels, tile, work)?;
     let end = code.program.here();
     if end > support_end {
-        return Err(EmitError::ProgramTooLong { tile, end, limit: support_end });
+        return Err(EmitError::ProgramTooLong {
+            tile,
+            end,
+            limit: support_end,
+        });
     }
     Ok(code)
 }
@@ -113,7 +119,12 @@ fn image(
         pieces.push(pool.piece(SegmentKind::Row, address, words));
     }
     pieces.sort_by_key(|piece| piece.address);
-    TileImage { tile, entry: IMAGE_ENTRY, pieces, marks: code.marks }
+    TileImage {
+        tile,
+        entry: IMAGE_ENTRY,
+        pieces,
+        marks: code.marks,
+    }
 }
 
 /// Distinct segments, in order of first use.
@@ -132,7 +143,10 @@ impl Pool {
             segments.push(segment.clone());
             next
         });
-        Piece { address, segment: index }
+        Piece {
+            address,
+            segment: index,
+        }
     }
 }
 

@@ -28,12 +28,22 @@ pub struct TileWork<'a> {
 }
 
 enum Work<'a> {
-    Call { info: u32, call: &'a Call },
+    Call {
+        info: u32,
+        call: &'a Call,
+    },
     /// A phase; `None` when the tile takes no part.
-    Phase { info: u32, row: Option<&'a Row> },
-    Host { info: u32 },
+    Phase {
+        info: u32,
+        row: Option<&'a Row>,
+    },
+    Host {
+        info: u32,
+    },
     Begin,
-    End { count: u32 },
+    End {
+        count: u32,
+    },
 }
 
 /// Split the program's steps by tile.
@@ -62,11 +72,17 @@ fn split<'a>(
             }
             Step::Calls { info, calls } => {
                 for call in calls {
-                    work[call.tile as usize].steps.push(Work::Call { info: *info, call });
+                    work[call.tile as usize]
+                        .steps
+                        .push(Work::Call { info: *info, call });
                 }
             }
             Step::Phase { info, .. } => {
                 let phase = phases.next().expect("each phase has a schedule");
+                // Nothing moves between tiles: no barrier.
+                if phase.rows.is_empty() {
+                    continue;
+                }
                 let mut rows = phase.rows.iter().peekable();
                 for (tile, work) in work.iter_mut().enumerate() {
                     let row = rows.next_if(|row| row.tile as usize == tile);
@@ -150,7 +166,10 @@ impl Emitter<'_> {
         for step in &work.steps {
             match step {
                 Work::Call { info, call } => self.call(*info, call),
-                Work::Phase { info, row: Some(row) } => self.active(*info, row),
+                Work::Phase {
+                    info,
+                    row: Some(row),
+                } => self.active(*info, row),
                 Work::Phase { info, row: None } => self.inactive(*info),
                 Work::Host { info } => {
                     self.mark(*info);
@@ -211,11 +230,12 @@ impl Emitter<'_> {
         if moving.is_empty() {
             self.shared.insert(words, address);
         }
-        self.moving.extend(moving.into_iter().map(|(index, first, step)| Moving {
-            address: address + 4 * index,
-            first,
-            step,
-        }));
+        self.moving
+            .extend(moving.into_iter().map(|(index, first, step)| Moving {
+                address: address + 4 * index,
+                first,
+                step,
+            }));
         address
     }
 

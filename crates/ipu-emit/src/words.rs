@@ -38,7 +38,10 @@ fn word(key: &str, operands: &[i32]) -> u32 {
 
 impl Words {
     pub fn new(base: u32) -> Self {
-        Words { base, words: Vec::new() }
+        Words {
+            base,
+            words: Vec::new(),
+        }
     }
 
     /// Address of the next word.

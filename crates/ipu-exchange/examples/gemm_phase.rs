@@ -1,4 +1,5 @@
-//! Times the scheduling of one operand phase of a matrix product on 1,296 tiles.
+//! Times the scheduling of one operand phase of a matrix product on 1,296 tiles, and of changes of
+//! layout on all tiles.
 //!
 //! The grid is 3 x 54 x 8: each tile receives 244 rows of 64 words, sent to the 54 tiles of its
 //! row and contraction part, and weight panels of 128 words, sent to 3 tiles.
@@ -59,6 +60,41 @@ fn panels() -> Vec<Transfer> {
     out
 }
 
+/// Runs of `words` words from tiles all over the chip: a change of layout.
+fn scattered(count: u32, words: u32, gap: u32) -> Vec<Transfer> {
+    let tiles = ipu_target::TILES;
+    let mut out = Vec::new();
+    for d in 0..tiles {
+        for i in 0..count {
+            let source = (d + 1 + i * 677 % (tiles - 1)) % tiles;
+            let to = vec![(d, 0x80000 + 4 * i * (words + gap))];
+            out.push(transfer(source, 0x60000 + 4 * words * (i % 64), words, to));
+        }
+    }
+    out
+}
+
+/// Each tile takes `count` separate pieces of `words` words from each of 8 neighbours.
+fn pieces(count: u32, words: u32) -> Vec<Transfer> {
+    let tiles = ipu_target::TILES;
+    let mut out = Vec::new();
+    for d in 0..tiles {
+        for i in 0..8 {
+            for p in 0..count {
+                let address = 0x80000 + 4 * (p * 8 + i) * words;
+                let from = 0x60000 + 4 * p * words;
+                out.push(transfer(
+                    (d + 1 + i * 11) % tiles,
+                    from,
+                    words,
+                    vec![(d, address)],
+                ));
+            }
+        }
+    }
+    out
+}
+
 fn main() {
     let pairing = std::env::args().nth(1).as_deref() != Some("plain");
     let chunk_words = std::env::args()
@@ -73,6 +109,10 @@ fn main() {
         ("rows", rows()),
         ("panels", panels()),
         ("both", rows().into_iter().chain(panels()).collect()),
+        ("scattered 300 x 16", scattered(300, 16, 2)),
+        ("scattered 40 x 256", scattered(40, 256, 2)),
+        ("pieces 8 x 32 x 8", pieces(32, 8)),
+        ("pieces 8 x 64 x 1", pieces(64, 1)),
     ] {
         let receives: usize = transfers.iter().map(|t| t.destinations.len()).sum();
         let begin = Instant::now();

@@ -109,25 +109,46 @@ pub fn check(transfers: &[Transfer], rows: &[RowInput]) -> Result<PhaseEvents, C
     Ok(events)
 }
 
-/// First and last event at which a copy touches a byte range of a tile, read or written.
-fn touched(events: &PhaseEvents, tile: u32, range: (u32, u32), write: bool) -> Vec<(i32, i32)> {
-    let touching = events.copies.iter().filter(|c| {
-        let (at, address) = if write {
-            (c.dst_tile, c.dst_addr)
-        } else {
-            (c.src_tile, c.src_addr)
+/// First and last events at which the copies of one transfer touch a byte range of a tile.
+fn touched(
+    events: &PhaseEvents,
+    t: &Transfer,
+    tile: u32,
+    range: (u32, u32),
+    write: bool,
+) -> Vec<(i32, i32)> {
+    let mut out = Vec::new();
+    for c in events.copies.iter().filter(|c| c.src_tile == t.source) {
+        let shift = i64::from(c.dst_addr) - i64::from(c.src_addr);
+        let own = |d: &&(u32, u32)| {
+            d.0 == c.dst_tile && i64::from(d.1) - i64::from(t.source_address) == shift
         };
-        at == tile && address < range.1 && range.0 < address + 4 * c.words
-    });
-    let span = |c: &CopyRun| {
-        let first = if write {
-            c.first_write_event
-        } else {
-            c.first_send_event
-        };
-        (first, first + c.events())
-    };
-    touching.map(span).collect()
+        if (if write { c.dst_tile } else { c.src_tile }) != tile
+            || !t.destinations.iter().any(|d| own(&d))
+        {
+            continue;
+        }
+        // In source addresses: the copy, the transfer, the range.
+        let moved = if write { shift } else { 0 };
+        let start = i64::from(c.src_addr);
+        let low = start
+            .max(i64::from(t.source_address))
+            .max(i64::from(range.0) - moved);
+        let high = (start + 4 * i64::from(c.words))
+            .min(i64::from(t.source_address + t.bytes()))
+            .min(i64::from(range.1) - moved);
+        if low < high {
+            let item = if c.wide { 8 } else { 4 };
+            let first = if write {
+                c.first_write_event
+            } else {
+                c.first_send_event
+            };
+            let event = |address: i64| first + ((address - start) / item) as i32;
+            out.push((event(low), event(high - 1) + 1));
+        }
+    }
+    out
 }
 
 /// Transfers that share bytes must act in list order. Only phases with shared bytes come here.
@@ -156,15 +177,16 @@ fn check_order(transfers: &[Transfer], events: &PhaseEvents) -> Result<(), Check
         for b in close.filter(|b| b.3 != a.3 && (a.4 || b.4)) {
             let (first, second) = if a.3 < b.3 { (a, b) } else { (b, a) };
             let shared = (a.1.max(b.1), a.2.min(b.2));
-            let early = touched(events, a.0, shared, first.4);
-            let late = touched(events, a.0, shared, second.4);
             let (earlier, later) = (first.3, second.3);
-            let fine = if first.4 && second.4 {
-                // Both write: each has its own words there, in two different runs.
-                early.len() > 1
+            let early = touched(events, &transfers[earlier], a.0, shared, first.4);
+            let late = touched(events, &transfers[later], a.0, shared, second.4);
+            // Another transfer may move the same words; then one of them must be in order.
+            let most = (shared.1 - shared.0) as i32 / 4;
+            let twice = |list: &[(i32, i32)]| list.iter().map(|e| e.1 - e.0).sum::<i32>() > most;
+            let fine = if twice(&early) || twice(&late) {
+                early.iter().map(|e| e.1).min() <= late.iter().map(|l| l.0).max()
             } else {
-                let end = early.iter().map(|e| e.1).max().unwrap_or(0);
-                late.iter().all(|l| l.0 >= end)
+                early.iter().map(|e| e.1).max() <= late.iter().map(|l| l.0).min()
             };
             if !fine {
                 return Err(CheckError::Order { earlier, later });

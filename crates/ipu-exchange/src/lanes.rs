@@ -73,7 +73,10 @@ impl Lane {
     }
 
     /// Whether a pair of controls at `event` could end up without room to align.
-    fn pair_is_fragile(&self, event: i32, receive: &Receive) -> bool {
+    fn pair_is_fragile(&self, event: i32, receive: &Receive, sending: Option<(i32, i32)>) -> bool {
+        if sending.is_some_and(|(s, e)| event == s + 2 || event == e + 1 || event == e + 2) {
+            return true;
+        }
         let own = |e: i32| receive.added().iter().any(|c| c.event == e);
         let near = |d: i32| own(event - d) || self.at(event - d, &[]).next().is_some();
         near(1) || near(2) || near(65) || self.send_at(event - 2) || {
@@ -81,8 +84,15 @@ impl Lane {
         }
     }
 
-    /// Whether a control may be added: 0 when it may, else how far to move.
-    fn control_step(&self, new: &Control, receive: &Receive, dense: bool) -> i32 {
+    /// Whether a control may be added: 0 when it may, else how far to move. `sending` is the send of
+    /// the same message when it is on this tile.
+    fn control_step(
+        &self,
+        new: &Control,
+        receive: &Receive,
+        sending: Option<(i32, i32)>,
+        dense: bool,
+    ) -> i32 {
         for switch in &self.switches {
             let begin = switch.end - BASE_WRITE_EVENTS as i32;
             if new.event > begin && new.event <= switch.end {
@@ -110,7 +120,7 @@ impl Lane {
             .count()
             > 1;
         if dense {
-            if (shared || own) && self.pair_is_fragile(new.event, receive) {
+            if (shared || own) && self.pair_is_fragile(new.event, receive, sending) {
                 return 1;
             }
             if [1, 2, 65].iter().any(|&d| self.pair_at(new.event + d)) {
@@ -235,6 +245,17 @@ impl Lanes {
                 start = control.event;
             }
         }
+        while self.dense && (lane.pair_at(start + width + 1) || lane.pair_at(start + width + 2)) {
+            let blocked = |s: i32| {
+                lane.controls
+                    .iter()
+                    .any(|c| c.event > s && c.event <= s + width)
+            };
+            start += 1;
+            while blocked(start) {
+                start += 1;
+            }
+        }
         lane.switches.push(Switch {
             end: start + width,
             register,
@@ -301,8 +322,10 @@ impl Lanes {
                 offset,
                 self.dense,
             );
+            let own = hop.tile == message.route.source;
+            let sending = own.then(|| (message.start(offset), message.end(offset)));
             for control in receive.added() {
-                most = most.max(lane.control_step(control, &receive, self.dense));
+                most = most.max(lane.control_step(control, &receive, sending, self.dense));
             }
             let start = hop.select + hop.depth + offset;
             let end = receive_horizon(hop, message, offset);
@@ -319,20 +342,14 @@ impl Lanes {
         if next > 0 && lane.sends[next - 1].end > start {
             return lane.sends[next - 1].end - start;
         }
-        if self.dense && lane.goes_on(message, start) {
-            let horizon = message.sender_horizon(offset);
-            return Lane::window_step(&lane.receive_windows, start, horizon, &message.elements);
-        }
-        if [start, start + 1]
-            .iter()
-            .any(|&e| lane.at(e, &[]).next().is_some())
-        {
+        let joins = self.dense && lane.goes_on(message, start);
+        let opens = |&e: &i32| lane.at(e, &[]).next().is_some();
+        if !joins && [start, start + 1].iter().any(opens) {
             return 1;
         }
+        let fragile = |&e: &i32| lane.pair_at(e);
         if self.dense
-            && [start + 2, end + 1, end + 2]
-                .iter()
-                .any(|&e| lane.pair_at(e))
+            && ([end + 1, end + 2].iter().any(fragile) || (!joins && fragile(&(start + 2))))
         {
             return 1;
         }

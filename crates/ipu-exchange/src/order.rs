@@ -5,7 +5,7 @@
 //! complete; rows are only checked one by one when the quick way fails to align.
 //! Not here: a good order (`schedule`).
 
-use crate::lanes::Lanes;
+use crate::lanes::{Lane, Lanes, partner_of};
 use crate::receive::{Message, coincident};
 use crate::route::Route;
 use crate::transfer::{ExchangeError, Transfer, Width};
@@ -63,6 +63,9 @@ pub struct PhaseSchedule {
     pub rows: Vec<Row>,
     pub horizon: u32,
 }
+
+/// How far a transfer is moved in search of rows that align.
+const ALIGNMENT_ATTEMPTS_MAX: u32 = 4_096;
 
 struct Plan<'a> {
     transfers: &'a [Transfer],
@@ -247,21 +250,26 @@ fn aligned_offset(
 ) -> Result<i32, ExchangeError> {
     let mut tiles: BTreeSet<u32> = message.route.hops.iter().map(|h| h.tile).collect();
     tiles.insert(message.route.source);
-    loop {
-        let before = lanes.clone();
+    tiles.insert(partner_of(message.route.source));
+    for attempt in 1.. {
+        let state = |&t: &u32| (t, lanes.tiles[t as usize].clone());
+        let before: Vec<(u32, Lane)> = tiles.iter().map(state).collect();
         lanes.commit(message, offset);
         let fault = tiles
             .iter()
             .find_map(|&t| lanes.tiles[t as usize].compose(t).err());
         match fault {
             None => return Ok(offset),
-            Some(ExchangeError::Alignment { .. }) => {
-                *lanes = before;
+            Some(ExchangeError::Alignment { .. }) if attempt < ALIGNMENT_ATTEMPTS_MAX => {
+                for (tile, lane) in before {
+                    lanes.tiles[tile as usize] = lane;
+                }
                 offset = lanes.earliest(message, offset + 1);
             }
             Some(other) => return Err(other),
         }
     }
+    Ok(offset)
 }
 
 fn dependency_ready(earlier: &[Transfer], later: &Transfer, complete: &[i32]) -> i32 {

@@ -60,6 +60,8 @@ pub struct Schedule {
 
 /// A start this much later than a resource allows does not count as a delay. In events.
 const SLACK: i32 = 48;
+/// A chunk that has come this close to its limit, in items, ends.
+const ROOM_MIN: u32 = 8;
 /// How often a stream gives way to others when memory elements hold it up.
 const DEFERRALS_MAX: u8 = 4;
 
@@ -395,7 +397,7 @@ impl<'a> Run<'a> {
                 break;
             };
             let items = s.cut(fragment.items - p.done, room);
-            if items > room && !first {
+            if (items > room || room < ROOM_MIN) && !first {
                 break;
             }
             let message = self.message(s, p, items);

@@ -17,8 +17,11 @@ pub mod memory;
 pub mod numeric;
 pub mod op;
 pub mod session;
+mod skip;
 pub mod supervisor;
 pub mod tile;
+#[cfg(target_arch = "x86_64")]
+mod vector;
 pub mod worker;
 
 pub use fault::{ContextId, DeviceFault, FaultKind, Use};

@@ -30,34 +30,60 @@ pub fn widen(code: u16) -> f32 {
     f32::from_bits(bits | u32::from(code & 0x8000) << 16)
 }
 
-/// Round F32 to F16, nearest even.
+/// Round F32 to F16, nearest even. Free of branches, so that lanes become vector code.
 #[inline(always)]
 pub fn narrow(value: f32, overflow: NanOnOverflow) -> u16 {
+    narrow_word(value, overflow) as u16
+}
+
+#[inline(always)]
+fn narrow_word(value: f32, overflow: NanOnOverflow) -> u32 {
     const SUBNORMAL_MAGIC: u32 = 126 << 23;
     let bits = value.to_bits();
-    let sign = (bits >> 16) as u16 & 0x8000;
+    let sign = (bits >> 16) & 0x8000;
     let magnitude = bits & 0x7fff_ffff;
-    if magnitude >= 0x7f80_0000 {
-        return if magnitude > 0x7f80_0000 {
-            F16_NAN
-        } else {
-            sign | 0x7c00
-        };
-    }
-    let code = if magnitude < 113 << 23 {
-        let shifted = f32::from_bits(magnitude) + f32::from_bits(SUBNORMAL_MAGIC);
-        shifted.to_bits() - SUBNORMAL_MAGIC
+    let shifted = f32::from_bits(magnitude) + f32::from_bits(SUBNORMAL_MAGIC);
+    let subnormal = shifted.to_bits().wrapping_sub(SUBNORMAL_MAGIC);
+    let odd = (magnitude >> 13) & 1;
+    let normal = magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff + odd) >> 13;
+    let small = magnitude < 113 << 23;
+    let code = if small { subnormal } else { normal };
+    let (most, most_sign) = if overflow.0 {
+        (u32::from(F16_NAN), 0)
     } else {
-        let odd = (magnitude >> 13) & 1;
-        (magnitude - (112 << 23) + 0xfff + odd) >> 13
+        (u32::from(F16_MAX), sign)
     };
-    if code < 0x7c00 {
-        sign | code as u16
-    } else if overflow.0 {
-        F16_NAN
+    let finite = if code < 0x7c00 {
+        code | sign
     } else {
-        sign | F16_MAX
+        most | most_sign
+    };
+    let large = magnitude >= 143 << 23;
+    let finite = if large { most | most_sign } else { finite };
+    let infinite = if magnitude == 0x7f80_0000 {
+        sign | 0x7c00
+    } else {
+        finite
+    };
+    if magnitude > 0x7f80_0000 {
+        u32::from(F16_NAN)
+    } else {
+        infinite
     }
+}
+
+/// Four F16 lanes widened.
+#[inline(always)]
+pub fn widen4(bits: u64) -> [f32; 4] {
+    let codes: [u16; 4] = std::array::from_fn(|i| (bits >> (16 * i)) as u16);
+    codes.map(widen)
+}
+
+/// Four lanes rounded to F16.
+#[inline(always)]
+pub fn narrow4(values: [f32; 4], overflow: NanOnOverflow) -> u64 {
+    let codes = values.map(|value| narrow_word(value, overflow));
+    u64::from(codes[0] | codes[1] << 16) | u64::from(codes[2] | codes[3] << 16) << 32
 }
 
 /// Unary special functions.

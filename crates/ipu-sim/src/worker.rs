@@ -65,6 +65,20 @@ impl Launch<'_> {
         w: &mut Context,
         shared: &mut Shared,
     ) -> Result<Launched, WorkerFault> {
+        #[cfg(target_arch = "x86_64")]
+        if DATA && crate::vector::has_wide_vectors() {
+            return crate::vector::run_wide(self, w, shared);
+        }
+        self.interpret::<DATA>(w, shared)
+    }
+
+    /// The interpreter, compiled for the vector width of its caller.
+    #[inline(always)]
+    pub(crate) fn interpret<const DATA: bool>(
+        &self,
+        w: &mut Context,
+        shared: &mut Shared,
+    ) -> Result<Launched, WorkerFault> {
         let mut done = Launched::default();
         let mut pc = self.entry;
         loop {
@@ -276,6 +290,7 @@ fn body(lines: &[Line], base: u32, from: usize, bundles: usize) -> Exec<&[Line]>
 }
 
 /// Run a repeat body. An error carries the bundle's number.
+#[inline(always)]
 fn repeat<const DATA: bool>(
     body: &[Line],
     count: u32,
@@ -283,6 +298,9 @@ fn repeat<const DATA: bool>(
     shared: &mut Shared,
 ) -> Result<u64, (usize, Box<FaultKind>)> {
     let issues: u64 = body.iter().step_by(2).map(|l| u64::from(l.issues)).sum();
+    if !DATA && crate::skip::advance(body, count, w) {
+        return Ok(issues * u64::from(count));
+    }
     for _ in 0..count {
         for (k, line) in body.iter().step_by(2).enumerate() {
             both::<DATA>(line, w, shared).map_err(|kind| (k, kind))?;

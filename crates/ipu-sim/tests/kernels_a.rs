@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use half::f16;
 use ipu_sim::CallResult;
-use support::{Data, Kernel, LAYOUTS, Random, Scalars, family, report};
+use support::{Data, Kernel, Random, Scalars, family, report};
 
 type Named = BTreeMap<&'static str, Data>;
 /// Inputs and expected outputs of a shape.
@@ -41,7 +41,8 @@ fn run(kernels: &[Kernel], name: &str, reference: Reference) {
                 .fold(7u64, |h, v| h.wrapping_mul(31).wrapping_add(*v as u64)),
         );
         let (inputs, expected) = reference(&Args(&case.args), &mut random);
-        let results: Vec<CallResult> = LAYOUTS
+        let results: Vec<CallResult> = kernel
+            .layouts()
             .into_iter()
             .map(|layout| kernel.check(layout, &case.args, &inputs, &expected))
             .collect();

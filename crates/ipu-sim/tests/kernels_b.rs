@@ -9,15 +9,36 @@ use runner_b::{Data, Kernel, Layout, Output, Random, Scalars, family, report};
 
 type Inputs = BTreeMap<&'static str, Data>;
 type Outputs = BTreeMap<String, Output>;
+type Judge = Box<dyn Fn(&Outputs)>;
 /// Inputs of a shape, and a judge of its outputs.
-type Shape = fn(&Scalars, &mut Random) -> (Inputs, Box<dyn Fn(&Outputs)>);
+type Shape = fn(&Scalars, &mut Random) -> (Inputs, Judge);
+
+type Aliases = &'static [(&'static str, &'static str)];
+
+/// A kernel under test: family, name, outputs that may stand on inputs, shape, and a legal shape
+/// made of random numbers.
+struct Subject {
+    family: &'static str,
+    name: &'static str,
+    aliases: Aliases,
+    shape: Shape,
+    random: fn(&mut dyn FnMut(i64, i64) -> i64) -> Vec<(&'static str, i64)>,
+}
+
+fn find<'a>(kernels: &'a [Kernel], name: &str) -> &'a Kernel {
+    let kernel = kernels.iter().find(|kernel| kernel.contract.name == name);
+    kernel.expect("kernel")
+}
 
 /// Run every case of a kernel in every layout; cycles are the same in all.
-fn run(family: &[Kernel], name: &str, aliases: &[(&'static str, &'static str)], shape: Shape) {
-    let kernel = family.iter().find(|kernel| kernel.contract.name == name);
-    let kernel = kernel.expect("kernel");
+fn run(kernel: &Kernel, aliases: Aliases, shape: Shape) {
+    let name = &kernel.contract.name;
     let mut layouts = vec![Layout::Elements, Layout::Dense];
-    layouts.extend(aliases.iter().map(|&(out, input)| Layout::InPlace(out, input)));
+    layouts.extend(
+        aliases
+            .iter()
+            .map(|&(out, input)| Layout::InPlace(out, input)),
+    );
     for case in &kernel.contract.cases {
         let mut random = Random::new(case.args.values().fold(7, |h, v| h * 31 + *v as u64));
         let (inputs, judge) = shape(&case.args, &mut random);
@@ -54,16 +75,25 @@ fn ulp(value: f64) -> f64 {
 }
 
 fn halves(random: &mut Random, count: usize, spread: f32) -> Vec<f16> {
-    (0..count).map(|_| f16::from_f32(random.normal(spread))).collect()
+    (0..count)
+        .map(|_| f16::from_f32(random.normal(spread)))
+        .collect()
 }
 
 fn named<const N: usize>(pairs: [(&'static str, &[f16]); N]) -> Inputs {
-    pairs.into_iter().map(|(name, values)| (name, Data::halves(values))).collect()
+    pairs
+        .into_iter()
+        .map(|(name, values)| (name, Data::halves(values)))
+        .collect()
 }
 
 /// a, b and the sums of a[outer][rows][width] and b[outer][width].
 fn columns(scalars: &Scalars, random: &mut Random) -> (Vec<f16>, Vec<f16>, Vec<f16>) {
-    let (outer, rows, width) = (get(scalars, "outer"), get(scalars, "rows"), get(scalars, "width"));
+    let (outer, rows, width) = (
+        get(scalars, "outer"),
+        get(scalars, "rows"),
+        get(scalars, "width"),
+    );
     let a = halves(random, outer * rows * width, 3.0);
     let b = halves(random, outer * width, 1.0);
     let sum = |i: usize| {
@@ -84,83 +114,91 @@ fn judge_gelu(x: &[f16], out: &[f16]) {
     for (x, y) in x.iter().zip(out) {
         let reference = gelu(x.to_f64());
         let error = (y.to_f64() - reference).abs();
-        assert!(error <= f64::max(1e-3, 2.0 * ulp(reference)), "gelu({x}) = {y}, not {reference}");
+        assert!(
+            error <= f64::max(1e-3, 2.0 * ulp(reference)),
+            "gelu({x}) = {y}, not {reference}"
+        );
         assert!(x.to_f64() < 8.0 || x == y, "gelu({x}) = {y}");
         assert!(x.to_f64() > -8.0 || y.to_f64() == 0.0, "gelu({x}) = {y}");
     }
 }
 
-#[test]
-fn pointwise() {
-    let kernels = family("pointwise");
-    run(&kernels, "add_f16", &[("out", "a"), ("out", "b")], |scalars, random| {
-        let count = get(scalars, "count");
-        let (a, b) = (halves(random, count, 20.0), halves(random, count, 1.0));
-        let inputs = named([("a", &a), ("b", &b)]);
-        let judge = move |outputs: &Outputs| {
-            for (i, y) in outputs["out"].halves().into_iter().enumerate() {
-                assert_eq!(y, narrow(a[i].to_f64() + b[i].to_f64()), "{i}");
-            }
-        };
-        (inputs, Box::new(judge))
-    });
-    run(&kernels, "add_columns_f16", &[("out", "a")], |scalars, random| {
-        let (a, b, sums) = columns(scalars, random);
-        let judge = move |outputs: &Outputs| assert_eq!(outputs["out"].halves(), sums);
-        (named([("a", &a), ("b", &b)]), Box::new(judge))
-    });
-    run(&kernels, "bias_gelu_f16", &[("out", "a")], |scalars, random| {
-        let (a, b, sums) = columns(scalars, random);
-        let judge = move |outputs: &Outputs| judge_gelu(&sums, &outputs["out"].halves());
-        (named([("a", &a), ("b", &b)]), Box::new(judge))
-    });
-    run(&kernels, "gelu_f16", &[("out", "a")], |scalars, random| {
-        let count = get(scalars, "count");
-        let a: Vec<f16> = match count {
-            65536 => (0..=u16::MAX)
-                .map(f16::from_bits)
-                .map(|x| if x.is_finite() { x } else { f16::ZERO })
-                .collect(),
-            _ => halves(random, count, 3.0),
-        };
-        let inputs = named([("a", &a)]);
-        let judge = move |outputs: &Outputs| judge_gelu(&a, &outputs["out"].halves());
-        (inputs, Box::new(judge))
-    });
+fn add(scalars: &Scalars, random: &mut Random) -> (Inputs, Judge) {
+    let count = get(scalars, "count");
+    let (a, b) = (halves(random, count, 20.0), halves(random, count, 1.0));
+    let inputs = named([("a", &a), ("b", &b)]);
+    let judge = move |outputs: &Outputs| {
+        for (i, y) in outputs["out"].halves().into_iter().enumerate() {
+            assert_eq!(y, narrow(a[i].to_f64() + b[i].to_f64()), "{i}");
+        }
+    };
+    (inputs, Box::new(judge))
 }
 
-#[test]
-fn layernorm() {
-    run(&family("layernorm"), "layernorm_f16", &[("out", "x")], |scalars, random| {
-        let (rows, columns) = (get(scalars, "rows"), get(scalars, "columns"));
-        let epsilon = f64::from(f32::from_bits(get(scalars, "epsilon") as u32));
-        // Rows of different spread, some far from zero.
-        let mut x = Vec::new();
-        for r in 0..rows {
-            let (centre, spread) = ([0.0, 30.0, -5.0][r % 3], [1.0, 0.5, 40.0][r % 3]);
-            x.extend((0..columns).map(|_| f16::from_f32(centre + random.normal(spread))));
-        }
-        let (scale, bias) = (halves(random, columns, 1.0), halves(random, columns, 0.5));
-        let inputs = named([("x", &x), ("scale", &scale), ("bias", &bias)]);
-        let judge = move |outputs: &Outputs| {
-            let out = outputs["out"].halves();
-            for (x, out) in x.chunks(columns).zip(out.chunks(columns)) {
-                let count = columns as f64;
-                let mean = x.iter().map(|x| x.to_f64()).sum::<f64>() / count;
-                let square = |x: &f16| (x.to_f64() - mean) * (x.to_f64() - mean);
-                let deviation = (x.iter().map(square).sum::<f64>() / count + epsilon).sqrt();
-                for (c, y) in out.iter().enumerate() {
-                    let product = (x[c].to_f64() - mean) / deviation * scale[c].to_f64();
-                    let reference = product + bias[c].to_f64();
-                    let error = (y.to_f64() - reference).abs();
-                    // n, product and sum round once each, and F32 leaves a little.
-                    let bound = (2.0 * product.abs() + reference.abs()) / 2048.0 + 2e-5;
-                    assert!(error <= bound, "column {c}: {y}, not {reference}");
-                }
+fn add_columns(scalars: &Scalars, random: &mut Random) -> (Inputs, Judge) {
+    let (a, b, sums) = columns(scalars, random);
+    let judge = move |outputs: &Outputs| assert_eq!(outputs["out"].halves(), sums);
+    (named([("a", &a), ("b", &b)]), Box::new(judge))
+}
+
+fn bias_gelu(scalars: &Scalars, random: &mut Random) -> (Inputs, Judge) {
+    let (a, b, sums) = columns(scalars, random);
+    let judge = move |outputs: &Outputs| judge_gelu(&sums, &outputs["out"].halves());
+    (named([("a", &a), ("b", &b)]), Box::new(judge))
+}
+
+/// 65,536 values are all finite ones.
+fn gelu_dense(scalars: &Scalars, random: &mut Random) -> (Inputs, Judge) {
+    let count = get(scalars, "count");
+    let a: Vec<f16> = match count {
+        65536 => (0..=u16::MAX)
+            .map(f16::from_bits)
+            .map(|x| if x.is_finite() { x } else { f16::ZERO })
+            .collect(),
+        _ => halves(random, count, 3.0),
+    };
+    let inputs = named([("a", &a)]);
+    let judge = move |outputs: &Outputs| judge_gelu(&a, &outputs["out"].halves());
+    (inputs, Box::new(judge))
+}
+
+fn layernorm(scalars: &Scalars, random: &mut Random) -> (Inputs, Judge) {
+    let (rows, columns) = (get(scalars, "rows"), get(scalars, "columns"));
+    let epsilon = f64::from(f32::from_bits(get(scalars, "epsilon") as u32));
+    // Rows of different spread, some far from zero.
+    let mut x = Vec::new();
+    for r in 0..rows {
+        let (centre, spread) = ([0.0, 30.0, -5.0][r % 3], [1.0, 0.5, 40.0][r % 3]);
+        x.extend((0..columns).map(|_| f16::from_f32(centre + random.normal(spread))));
+    }
+    let (scale, bias) = (halves(random, columns, 1.0), halves(random, columns, 0.5));
+    let inputs = named([("x", &x), ("scale", &scale), ("bias", &bias)]);
+    let judge = move |outputs: &Outputs| {
+        let out = outputs["out"].halves();
+        for (x, out) in x.chunks(columns).zip(out.chunks(columns)) {
+            let count = columns as f64;
+            let mean = x.iter().map(|x| x.to_f64()).sum::<f64>() / count;
+            let square = |x: &f16| (x.to_f64() - mean) * (x.to_f64() - mean);
+            let deviation = (x.iter().map(square).sum::<f64>() / count + epsilon).sqrt();
+            for (c, y) in out.iter().enumerate() {
+                let product = (x[c].to_f64() - mean) / deviation * scale[c].to_f64();
+                let reference = product + bias[c].to_f64();
+                let error = (y.to_f64() - reference).abs();
+                // n, product and sum round once each, and F32 leaves a little.
+                let bound = (2.0 * product.abs() + reference.abs()) / 2048.0 + 2e-5;
+                assert!(error <= bound, "column {c}: {y}, not {reference}");
             }
-        };
-        (inputs, Box::new(judge))
-    });
+        }
+    };
+    (inputs, Box::new(judge))
+}
+
+/// F143 code nearest to a value that is not negative, ties to even, saturated at 240.
+fn f143_of_positive(value: f64) -> u8 {
+    let exponent = libm::log2(value.max(1e-9)).floor().clamp(-7.0, 7.0);
+    let step = libm::exp2(exponent - 3.0);
+    let code = 8.0 * (exponent + 7.0) + libm::rint(value / step);
+    code.min(127.0) as u8
 }
 
 struct Softmax {
@@ -183,10 +221,18 @@ impl Softmax {
             // A maximum in every place of a row, and one row of negative scores.
             scores[r * keys + r * 7 % valid] = f16::from_f32(90.0);
             if r == 1 {
-                scores[keys..keys + valid].iter_mut().for_each(|s| *s = f16::from_bits(s.to_bits() | 0x8000));
+                scores[keys..keys + valid]
+                    .iter_mut()
+                    .for_each(|s| *s = f16::from_bits(s.to_bits() | 0x8000));
             }
         }
-        Softmax { rows, valid, keys, scale, scores }
+        Softmax {
+            rows,
+            valid,
+            keys,
+            scale,
+            scores,
+        }
     }
 
     /// Scores in Panels(16); padded words without a valid key are undefined.
@@ -209,7 +255,10 @@ impl Softmax {
     /// The exponential of row r and key k by the F16 steps of the kernel.
     fn exponential(&self, r: usize, k: usize) -> f16 {
         let row = &self.scores[r * self.keys..][..self.valid];
-        let max = row.iter().map(|s| s.to_f64()).fold(f64::NEG_INFINITY, f64::max);
+        let max = row
+            .iter()
+            .map(|s| s.to_f64())
+            .fold(f64::NEG_INFINITY, f64::max);
         let scale = f16::from_f32(self.scale).to_f64();
         let argument = narrow(-scale * narrow(max - row[k].to_f64()).to_f64());
         let value = narrow(libm::exp(argument.to_f64()));
@@ -223,36 +272,59 @@ impl Softmax {
 
     fn judge_sums(&self, sums: &[f32]) {
         for (r, &sum) in sums.iter().enumerate() {
-            let wanted: f64 = (0..self.valid).map(|k| self.exponential(r, k).to_f64()).sum();
-            assert!((f64::from(sum) / wanted - 1.0).abs() < 1e-6, "sum of row {r}: {sum}");
+            let wanted: f64 = (0..self.valid)
+                .map(|k| self.exponential(r, k).to_f64())
+                .sum();
+            assert!(
+                (f64::from(sum) / wanted - 1.0).abs() < 1e-6,
+                "sum of row {r}: {sum}"
+            );
         }
     }
 }
 
-#[test]
-fn softmax() {
-    let kernels = family("softmax");
-    run(&kernels, "softmax_f16", &[("out", "scores")], |scalars, random| {
-        let softmax = Softmax::new(scalars, random);
-        let inputs = BTreeMap::from([("scores", softmax.panels())]);
-        let judge = move |outputs: &Outputs| {
-            let out = outputs["out"].halves();
-            for (r, k) in (0..softmax.rows).flat_map(|r| (0..softmax.keys).map(move |k| (r, k))) {
-                let y = out[k / 16 * softmax.rows * 16 + r * 16 + k % 16];
-                let wanted = match k < softmax.valid {
-                    true => softmax.exponential(r, k),
-                    false => f16::ZERO,
-                };
-                assert_eq!(y.to_bits(), wanted.to_bits(), "row {r} key {k}: {y}, not {wanted}");
-            }
-            softmax.judge_sums(&outputs["sums"].singles());
-        };
-        (inputs, Box::new(judge))
-    });
-    run(&kernels, "attention_merge_f16", &[("out", "partials")], merge);
+fn softmax_f16(scalars: &Scalars, random: &mut Random) -> (Inputs, Judge) {
+    let softmax = Softmax::new(scalars, random);
+    let inputs = BTreeMap::from([("scores", softmax.panels())]);
+    let judge = move |outputs: &Outputs| {
+        let out = outputs["out"].halves();
+        for (r, k) in (0..softmax.rows).flat_map(|r| (0..softmax.keys).map(move |k| (r, k))) {
+            let y = out[k / 16 * softmax.rows * 16 + r * 16 + k % 16];
+            let wanted = match k < softmax.valid {
+                true => softmax.exponential(r, k),
+                false => f16::ZERO,
+            };
+            assert_eq!(
+                y.to_bits(),
+                wanted.to_bits(),
+                "row {r} key {k}: {y}, not {wanted}"
+            );
+        }
+        softmax.judge_sums(&outputs["sums"].singles());
+    };
+    (inputs, Box::new(judge))
 }
 
-fn merge(scalars: &Scalars, random: &mut Random) -> (Inputs, Box<dyn Fn(&Outputs)>) {
+fn softmax_f143(scalars: &Scalars, random: &mut Random) -> (Inputs, Judge) {
+    let softmax = Softmax::new(scalars, random);
+    let inputs = BTreeMap::from([("scores", softmax.panels())]);
+    let unit = libm::exp2(-(scalars["out_scale"] as f64));
+    let judge = move |outputs: &Outputs| {
+        let out = outputs["out"].bytes();
+        for (r, k) in (0..softmax.rows).flat_map(|r| (0..softmax.keys).map(move |k| (r, k))) {
+            let y = out[k / 32 * softmax.rows * 32 + r * 32 + k % 32];
+            let wanted = match k < softmax.valid {
+                true => f143_of_positive(softmax.exponential(r, k).to_f64() * unit),
+                false => 0,
+            };
+            assert_eq!(y, wanted, "row {r} key {k}");
+        }
+        softmax.judge_sums(&outputs["sums"].singles());
+    };
+    (inputs, Box::new(judge))
+}
+
+fn merge(scalars: &Scalars, random: &mut Random) -> (Inputs, Judge) {
     let (rows, panels) = (get(scalars, "rows"), get(scalars, "panels"));
     let (count, stride) = (get(scalars, "count"), get(scalars, "stride"));
     let piece = 16 * rows * panels;
@@ -269,4 +341,144 @@ fn merge(scalars: &Scalars, random: &mut Random) -> (Inputs, Box<dyn Fn(&Outputs
         }
     };
     (inputs, Box::new(judge))
+}
+
+const SUBJECTS: [Subject; 8] = [
+    Subject {
+        family: "pointwise",
+        name: "add_f16",
+        aliases: &[("out", "a"), ("out", "b")],
+        shape: add,
+        random: |draw| vec![("count", 4 * draw(1, 400))],
+    },
+    Subject {
+        family: "pointwise",
+        name: "add_columns_f16",
+        aliases: &[("out", "a")],
+        shape: add_columns,
+        random: random_columns,
+    },
+    Subject {
+        family: "pointwise",
+        name: "bias_gelu_f16",
+        aliases: &[("out", "a")],
+        shape: bias_gelu,
+        random: random_columns,
+    },
+    Subject {
+        family: "pointwise",
+        name: "gelu_f16",
+        aliases: &[("out", "a")],
+        shape: gelu_dense,
+        random: |draw| vec![("count", 4 * draw(1, 200))],
+    },
+    Subject {
+        family: "layernorm",
+        name: "layernorm_f16",
+        aliases: &[("out", "x")],
+        shape: layernorm,
+        random: |draw| {
+            vec![
+                ("rows", draw(1, 23)),
+                ("columns", 8 * draw(1, 40)),
+                ("epsilon", i64::from(1e-6f32.to_bits())),
+            ]
+        },
+    },
+    Subject {
+        family: "softmax",
+        name: "softmax_f16",
+        aliases: &[("out", "scores")],
+        shape: softmax_f16,
+        random: |draw| random_softmax(draw, 16),
+    },
+    Subject {
+        family: "softmax",
+        name: "softmax_f143",
+        aliases: &[],
+        shape: softmax_f143,
+        random: |draw| {
+            let mut shape = random_softmax(draw, 32);
+            shape.push(("out_scale", draw(-8, 2)));
+            shape
+        },
+    },
+    Subject {
+        family: "softmax",
+        name: "attention_merge_f16",
+        aliases: &[("out", "partials")],
+        shape: merge,
+        random: |draw| {
+            let (rows, panels) = (draw(1, 20), draw(1, 6));
+            let stride = 16 * rows * panels + 4 * draw(0, 3);
+            vec![
+                ("rows", rows),
+                ("panels", panels),
+                ("count", draw(1, 5)),
+                ("stride", stride),
+            ]
+        },
+    },
+];
+
+fn random_columns(draw: &mut dyn FnMut(i64, i64) -> i64) -> Vec<(&'static str, i64)> {
+    let width = 4 * [1, 4, 4, 18, draw(1, 60)][draw(0, 4) as usize];
+    vec![
+        ("outer", draw(1, 7)),
+        ("rows", draw(1, 40)),
+        ("width", width),
+    ]
+}
+
+fn random_softmax(draw: &mut dyn FnMut(i64, i64) -> i64, panel: i64) -> Vec<(&'static str, i64)> {
+    let keys = panel * draw(1, 30);
+    let valid = keys - draw(0, i64::min(keys - 1, 4 * panel));
+    let scale = i64::from(0.117_851_13_f32.to_bits());
+    vec![
+        ("rows", draw(1, 14)),
+        ("valid_keys", valid),
+        ("keys", keys),
+        ("scale", scale),
+    ]
+}
+
+/// The cases of the contracts, with a table of cycles.
+fn cases(name: &str) {
+    let kernels = family(name);
+    for subject in SUBJECTS.iter().filter(|subject| subject.family == name) {
+        run(find(&kernels, subject.name), subject.aliases, subject.shape);
+    }
+}
+
+#[test]
+fn pointwise_cases() {
+    cases("pointwise");
+}
+
+#[test]
+fn layernorm_cases() {
+    cases("layernorm");
+}
+
+#[test]
+fn softmax_cases() {
+    cases("softmax");
+}
+
+#[test]
+fn random_shapes() {
+    for subject in &SUBJECTS {
+        let kernels = family(subject.family);
+        let kernel = find(&kernels, subject.name);
+        let mut random = Random::new(subject.name.len() as u64);
+        for _ in 0..40 {
+            let mut draw = |low: i64, high: i64| low + i64::from(random.next()) % (high - low + 1);
+            let scalars: Scalars = (subject.random)(&mut draw)
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect();
+            let (inputs, judge) = (subject.shape)(&scalars, &mut random);
+            judge(&kernel.run(Layout::Dense, &scalars, &inputs).0);
+        }
+    }
 }

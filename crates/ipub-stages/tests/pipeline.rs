@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use ipu_emit::asm::{Options, Source, assemble};
 use ipu_emit::object::Object;
 use ipu_ir::contract::{Contract, Family};
+use ipu_ir::graph::ValueId;
 use ipu_ir::program::Reservations;
 use ipu_model::{ModelSpec, lower};
 use ipu_plan::{AttentionFormats, Format, PlannerPolicy, Precision, candidates};
@@ -32,7 +33,10 @@ fn kernels() -> (BTreeMap<String, Contract>, BTreeMap<String, Object>) {
         for kernel in Family::parse(&text).unwrap().kernels {
             let source = std::fs::read_to_string(folder.join(&kernel.source)).unwrap();
             let assembly = assemble(
-                Source { name: &kernel.source, text: &source },
+                Source {
+                    name: &kernel.source,
+                    text: &source,
+                },
                 &Options::default(),
             )
             .unwrap_or_else(|errors| panic!("{errors}"));
@@ -44,11 +48,19 @@ fn kernels() -> (BTreeMap<String, Contract>, BTreeMap<String, Object>) {
 }
 
 fn precision(dense: Format, qk: Format, pv: Format) -> Precision {
-    let f16 = AttentionFormats { qk: Format::F16, pv: Format::F16 };
-    Precision { embed: Format::F16, dense, attention: AttentionFormats { qk, pv }, map: f16 }
+    let f16 = AttentionFormats {
+        qk: Format::F16,
+        pv: Format::F16,
+    };
+    Precision {
+        embed: Format::F16,
+        dense,
+        attention: AttentionFormats { qk, pv },
+        map: f16,
+    }
 }
 
-fn run(model: &str, batch: u32, tiles: u32, precision: Precision) {
+fn run(model: &str, batch: u32, tiles: u32, precision: Precision) -> (f64, u64) {
     let graph = lower(&spec(model), batch).unwrap();
     let (contracts, objects) = kernels();
     let planner = PlannerPolicy {
@@ -56,18 +68,124 @@ fn run(model: &str, batch: u32, tiles: u32, precision: Precision) {
         operand_limits: vec![400_000, 160_000, 120_000, 96_000],
         data_bytes: 500_000,
     };
+    let clock = std::time::Instant::now();
     let found = candidates(&graph, &precision, &planner).unwrap();
-    let reservations = Reservations { support_bytes: 32_768, row_bytes: 49_152 };
-    let placed = ipu_place::place(&found[0].mid, &contracts, reservations)
+    println!("plan {:?}", clock.elapsed());
+    let reservations = Reservations {
+        support_bytes: 32_768,
+        row_bytes: 49_152,
+    };
+    let policy = ipu_place::SchedulePolicy::default();
+    let placed = ipu_place::place(&found[0].mid, &contracts, &reservations, &policy)
         .unwrap_or_else(|error| panic!("{error}"));
-    let horizons: Vec<(u32, u32)> =
-        placed.phases.iter().map(|phase| (phase.horizon, phase.bound)).collect();
+    println!("place {:?}", clock.elapsed());
+    ipu_place::check::check(&placed, &contracts).unwrap_or_else(|fault| panic!("{fault}"));
+    println!("check {:?}", clock.elapsed());
+    let horizons: Vec<(u32, u32)> = placed
+        .phases
+        .iter()
+        .map(|phase| (phase.horizon, phase.bound))
+        .collect();
     println!("{model} bs{batch}: horizons and bounds {horizons:?}");
     let package = ipu_emit::emit(&placed, &objects, "c600").unwrap_or_else(|e| panic!("{e}"));
-    println!("segments {} images {}", package.segments.len(), package.images.len());
+    println!("emit {:?}", clock.elapsed());
+    println!(
+        "segments {} images {}",
+        package.segments.len(),
+        package.images.len()
+    );
+    let weights = ipu_model::SeededWeights { seed: 1 };
+    let values: BTreeMap<&str, ValueId> = graph
+        .values
+        .iter()
+        .enumerate()
+        .map(|(index, value)| (value.name.as_str(), ValueId(index as u32)))
+        .collect();
+    let mut session = ipu_sim::Session::new(&package).unwrap_or_else(|e| panic!("{e}"));
+    session
+        .initialize(&mut |tensor| {
+            Some(ipu_model::param_matrix(&graph, values[tensor.name.as_str()], &weights).unwrap())
+        })
+        .unwrap_or_else(|error| panic!("{error}"));
+    let input = ipu_model::input_tensor(&graph, 7, 0);
+    let result = session
+        .invoke(&mut |_| Some(input.clone()))
+        .unwrap_or_else(|error| panic!("{error}"));
+    println!("run {:?}", clock.elapsed());
+    let params = |value| ipu_model::param_matrix(&graph, value, &weights);
+    let expected = ipu_reference::evaluate(&graph, &params, &[input]).unwrap();
+    let output = result.outputs.values().next().unwrap();
+    let columns = graph.columns(graph.top.yields[0]) as usize;
+    let metrics = ipu_reference::metrics::compare(output, &expected[0], columns);
+    println!(
+        "{model} bs{batch}: {} simulated cycles, {metrics:?}",
+        result.cycles
+    );
+    for part in result.parts.by_kind(&package.steps) {
+        println!("  {part:?}");
+    }
+    (metrics.cosine_min, result.cycles)
 }
 
 #[test]
 fn tiny_f16() {
-    run("siglip-tiny", 1, 64, precision(Format::F16, Format::F16, Format::F16));
+    let (cosine, _) = run(
+        "siglip-tiny",
+        1,
+        64,
+        precision(Format::F16, Format::F16, Format::F16),
+    );
+    assert!(cosine > 0.999, "{cosine}");
+}
+
+#[test]
+fn tiny_f143() {
+    let f143 = Format::F143(-4);
+    let (cosine, _) = run(
+        "siglip-tiny",
+        1,
+        64,
+        precision(f143, Format::F16, Format::F16),
+    );
+    assert!(cosine > 0.99, "{cosine}");
+}
+
+#[test]
+fn tiny_f143_attention_two_images() {
+    let f143 = Format::F143(-4);
+    let (cosine, _) = run("siglip-tiny", 2, 64, precision(f143, f143, f143));
+    assert!(cosine > 0.99, "{cosine}");
+}
+
+#[test]
+#[ignore = "full width"]
+fn mlp() {
+    let f143 = Format::F143(-4);
+    let (cosine, _) = run("mlp-so400m", 1, 1472, precision(f143, Format::F16, Format::F16));
+    assert!(cosine > 0.99, "{cosine}");
+}
+
+#[test]
+#[ignore = "full width"]
+fn attention() {
+    let f143 = Format::F143(-4);
+    let (cosine, _) = run("attention-so400m", 1, 1472, precision(f143, Format::F16, Format::F16));
+    assert!(cosine > 0.99, "{cosine}");
+}
+
+#[test]
+#[ignore = "full width"]
+fn one_layer() {
+    let f143 = Format::F143(-4);
+    let (cosine, _) =
+        run("siglip-so400m-378-1", 1, 1472, precision(f143, Format::F16, Format::F16));
+    assert!(cosine > 0.99, "{cosine}");
+}
+
+#[test]
+#[ignore = "full size"]
+fn full() {
+    let f143 = Format::F143(-4);
+    let (cosine, _) = run("siglip-so400m-378", 1, 1472, precision(f143, Format::F16, Format::F16));
+    assert!(cosine > 0.99, "{cosine}");
 }

@@ -4,19 +4,34 @@ use ipu_model::{ModelSpec, lower};
 use ipu_plan::{AttentionFormats, Format, PlannerPolicy, Precision, candidates};
 
 fn spec(name: &str) -> ModelSpec {
-    let path = format!("{}/../../models/specs/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    let path = format!(
+        "{}/../../models/specs/{name}.toml",
+        env!("CARGO_MANIFEST_DIR")
+    );
     ModelSpec::parse(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
 fn precision(dense: Format, qk: Format, pv: Format) -> Precision {
-    let f16 = AttentionFormats { qk: Format::F16, pv: Format::F16 };
-    Precision { embed: Format::F16, dense, attention: AttentionFormats { qk, pv }, map: f16 }
+    let f16 = AttentionFormats {
+        qk: Format::F16,
+        pv: Format::F16,
+    };
+    Precision {
+        embed: Format::F16,
+        dense,
+        attention: AttentionFormats { qk, pv },
+        map: f16,
+    }
 }
 
 #[test]
 fn every_model_has_a_candidate() {
     let (f16, f143) = (Format::F16, Format::F143(-4));
-    let policies = [precision(f16, f16, f16), precision(f143, f16, f16), precision(f143, f143, f143)];
+    let policies = [
+        precision(f16, f16, f16),
+        precision(f143, f16, f16),
+        precision(f143, f143, f143),
+    ];
     let models = [
         ("siglip-tiny", 1, 64),
         ("siglip-tiny", 2, 64),

@@ -411,7 +411,7 @@ pub(super) fn check_memory(
     check_elements(tile, &mut list)?;
     if let Some(address) = input.row_address {
         let bytes = 4 * events.words + FETCH_LOOKAHEAD_BYTES;
-        if address >= REGION_BOUNDARY || address < SRAM_BASE {
+        if !(SRAM_BASE..REGION_BOUNDARY).contains(&address) {
             return Err(FabricError::Address {
                 tile,
                 address,

@@ -3,7 +3,7 @@
 //! F16 sums, differences and products are computed in F32 and rounded once, which equals the
 //! direct rounding. A comparison gives all ones or all zeros in each lane.
 
-use crate::numeric::{NanOnOverflow, max, min, narrow, widen};
+use crate::numeric::{NanOnOverflow, max, min, narrow4, widen, widen4};
 
 /// Operations on F16 lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,13 +49,8 @@ impl HalfOp {
 }
 
 #[inline(always)]
-fn lanes(bits: u64) -> [f32; 4] {
-    std::array::from_fn(|i| widen((bits >> (16 * i)) as u16))
-}
-
-#[inline(always)]
 fn map(x: u64, y: u64, f: impl Fn(f32, f32) -> u16) -> u64 {
-    let (x, y) = (lanes(x), lanes(y));
+    let (x, y) = (widen4(x), widen4(y));
     let mut result = 0;
     for i in 0..4 {
         result |= u64::from(f(x[i], y[i])) << (16 * i);
@@ -70,18 +65,21 @@ fn mask16(condition: bool) -> u16 {
 /// Four lanes; a two-lane instruction ignores the upper ones.
 #[inline(always)]
 pub fn half(op: HalfOp, x: u64, y: u64, overflow: NanOnOverflow) -> u64 {
-    let n = |value| narrow(value, overflow);
+    let four = |f: fn(f32, f32) -> f32| {
+        let (x, y) = (widen4(x), widen4(y));
+        narrow4(std::array::from_fn(|i| f(x[i], y[i])), overflow)
+    };
     match op {
-        HalfOp::Add => map(x, y, |x, y| n(x + y)),
-        HalfOp::Sub => map(x, y, |x, y| n(x - y)),
-        HalfOp::Mul => map(x, y, |x, y| n(x * y)),
-        HalfOp::Max => map(x, y, |x, y| n(max(x, y))),
-        HalfOp::Min => map(x, y, |x, y| n(min(x, y))),
-        HalfOp::AbsAdd => map(x, y, |x, y| n(x.abs() + y.abs())),
-        HalfOp::AbsMax => map(x, y, |x, y| n(max(x.abs(), y.abs()))),
+        HalfOp::Add => four(|x, y| x + y),
+        HalfOp::Sub => four(|x, y| x - y),
+        HalfOp::Mul => four(|x, y| x * y),
+        HalfOp::Max => four(|x, y| max(x, y)),
+        HalfOp::Min => four(|x, y| min(x, y)),
+        HalfOp::AbsAdd => four(|x, y| x.abs() + y.abs()),
+        HalfOp::AbsMax => four(|x, y| max(x.abs(), y.abs())),
         HalfOp::Clamp => {
             let (low, high) = (widen(y as u16), widen((y >> 16) as u16));
-            map(x, x, |x, _| n(min(max(x, low), high)))
+            narrow4(widen4(x).map(|x| min(max(x, low), high)), overflow)
         }
         HalfOp::CmpEq => map(x, y, |x, y| mask16(x == y)),
         HalfOp::CmpGe => map(x, y, |x, y| mask16(x >= y)),

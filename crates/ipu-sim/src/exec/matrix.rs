@@ -9,7 +9,7 @@ use ipu_target::amp::tamp_phase;
 use super::Out;
 use crate::context::Context;
 use crate::matrix::{Coefficients, Wide};
-use crate::numeric::{narrow, widen};
+use crate::numeric::{narrow, narrow4, widen, widen4};
 use crate::op::Micro;
 
 /// Matrix forms.
@@ -100,7 +100,7 @@ pub fn multiply(op: MatrixOp, micro: &Micro, w: &mut Context, store: &mut Coeffi
         MatrixOp::SingleSiso | MatrixOp::SingleSisoV2 => {
             w.matrix.accumulate_fused(f32::from_bits(x as u32), wide);
         }
-        _ => w.matrix.accumulate_exact(halves::<4>(x), wide),
+        _ => w.matrix.accumulate_exact(widen4(x), wide),
     }
     let left_words = match op {
         MatrixOp::SingleSiso | MatrixOp::SingleSisoV2 => 1,
@@ -119,10 +119,7 @@ fn results(op: MatrixOp, w: &mut Context, lanes: usize) -> Out {
     match op {
         MatrixOp::HalfV4 | MatrixOp::ByteV4 => {
             let (values, taint) = w.matrix.pop::<4>(lanes);
-            let mut value = 0;
-            for (i, v) in values.into_iter().enumerate() {
-                value |= u64::from(narrow(v, overflow)) << (16 * i);
-            }
+            let value = narrow4(values, overflow);
             let taint = u32::from(taint & 3 != 0) | u32::from(taint & 12 != 0) << 1;
             Out { value, taint }
         }
@@ -149,7 +146,7 @@ fn feed(op: MatrixOp, partials: u8, w: &mut Context, lanes: usize) {
     match op {
         MatrixOp::HalfV4 | MatrixOp::ByteV4 => {
             w.matrix
-                .push(lanes, halves::<4>(bits), spread_taint(words, 4, 2));
+                .push(lanes, widen4(bits), spread_taint(words, 4, 2));
         }
         MatrixOp::HalfHiho => {
             w.matrix

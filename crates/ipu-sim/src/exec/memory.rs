@@ -263,6 +263,16 @@ fn increment(selection: u32, stride: u32, one: u32) -> u32 {
     (((field << 22) as i32) >> 22).wrapping_mul(8) as u32
 }
 
+/// What a paced access adds to each of the three addresses.
+#[inline(always)]
+pub fn pace_increments(op: PaceOp, selections: u32, strides: u32) -> [u32; 3] {
+    let mut by = [0; 3];
+    for (i, &(which, one)) in op.uses().iter().enumerate() {
+        by[which] = increment(selections >> (2 * i) & 3, strides, one);
+    }
+    by
+}
+
 #[inline(always)]
 pub fn pace<const DATA: bool>(
     op: PaceOp,
@@ -275,13 +285,8 @@ pub fn pace<const DATA: bool>(
         return Err(undefined_address());
     }
     let addresses = untapack([w.m(pointers), w.m(pointers + 1)]);
-    let strides = w.m(stride);
-    let mut next = addresses;
-    for (i, &(which, one)) in op.uses().iter().enumerate() {
-        let selection = micro.imm as u32 >> (2 * i) & 3;
-        next[which] = next[which].wrapping_add(increment(selection, strides, one));
-    }
-    let packed = tapack(next);
+    let by = pace_increments(op, micro.imm as u32, w.m(stride));
+    let packed = tapack(std::array::from_fn(|i| addresses[i].wrapping_add(by[i])));
     if DATA {
         access(op, [d, source], addresses, w, memory)?;
     }

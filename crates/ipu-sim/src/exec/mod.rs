@@ -20,7 +20,7 @@ pub use bits::BitOp;
 pub use convert::ConvertOp;
 pub use integer::{AluOp, BranchOp, UnaryOp};
 pub use matrix::MatrixOp;
-pub use memory::{LoadOp, PaceOp, StoreOp};
+pub use memory::{LoadOp, PaceOp, StoreOp, pace_increments};
 
 use crate::context::Context;
 use crate::fault::{Exec, FaultKind};

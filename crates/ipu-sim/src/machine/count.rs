@@ -11,7 +11,7 @@ use ipu_package::{StepInfo, StepKind};
 use crate::tile::StepTrack;
 
 /// Cycles by step since the count began.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct CycleCount {
     by_step: Vec<u64>,
     /// Spent before any step.
@@ -34,6 +34,12 @@ pub struct KindCycles {
 pub struct OperationCycles {
     pub operation: String,
     pub cycles: u64,
+}
+
+impl PartialEq for CycleCount {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.by_step, self.outside) == (&other.by_step, other.outside)
+    }
 }
 
 impl CycleCount {
@@ -75,8 +81,10 @@ impl CycleCount {
         }
     }
 
-    /// The count begins at this cycle.
+    /// The count begins at this cycle, from zero.
     pub(super) fn begin(&mut self, time: u64) {
+        self.by_step.fill(0);
+        self.outside = 0;
         self.charged = Some(time);
     }
 

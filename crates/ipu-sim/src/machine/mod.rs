@@ -84,12 +84,13 @@ impl Machine {
         (self.barriers, self.phases_run, self.words_moved)
     }
 
-    /// Start counting cycles at the arrival at the present host sync.
+    /// Start counting cycles at the arrival at the present host sync. The host answers at a
+    /// multiple of the workers' period, so that every invocation takes the same cycles.
     pub fn begin_count(&mut self) {
-        self.count = CycleCount::new(self.steps.len());
-        if let Some(arrival) = self.waiting {
-            self.count.begin(arrival);
-        }
+        let arrival = self.waiting.unwrap_or(0);
+        let begin = arrival.next_multiple_of(issue::WORKER_PERIOD);
+        self.count.begin(begin);
+        self.waiting = self.waiting.map(|_| begin);
     }
 
     /// Run to the next host sync; the cycle of the last arrival.
@@ -97,12 +98,19 @@ impl Machine {
         if let Some(arrival) = self.waiting.take() {
             self.release(arrival, issue::HOST_SYNC);
         }
+        let mut held = vec![None; self.tiles.len()];
         loop {
-            let stops = self.run_tiles()?;
-            if stops.iter().all(|stop| matches!(stop, Stop::Row { .. })) {
+            let stops = self.run_tiles(&held)?;
+            let at_row = |stop: &Stop| matches!(stop, Stop::Row { .. });
+            if stops.iter().any(at_row) {
                 self.run_phase(&stops)?;
+                held = stops
+                    .into_iter()
+                    .map(|stop| (!at_row(&stop)).then_some(stop))
+                    .collect();
                 continue;
             }
+            held.fill(None);
             let (kind, arrival) = self.meet(&stops)?;
             if kind == zone::INTERNAL {
                 self.barriers += 1;
@@ -114,14 +122,17 @@ impl Machine {
         }
     }
 
-    /// Run every tile to its next stop.
-    fn run_tiles(&mut self) -> Result<Vec<Stop>, Box<DeviceFault>> {
+    /// Run every tile that is not held at a stop to its next one.
+    fn run_tiles(&mut self, held: &[Option<Stop>]) -> Result<Vec<Stop>, Box<DeviceFault>> {
         let data = self.data;
         let results: Vec<_> = self
             .tiles
             .par_iter_mut()
-            .map(|tile| {
-                if data {
+            .zip(held)
+            .map(|(tile, held)| {
+                if let Some(stop) = held {
+                    Ok(*stop)
+                } else if data {
                     tile.run::<true>()
                 } else {
                     tile.run::<false>()

@@ -44,12 +44,12 @@ impl Participant {
 }
 
 impl Machine {
-    /// Run the rows at which all tiles stand.
+    /// Run the rows at which tiles stand. A tile that takes no part stands elsewhere and stays.
     pub(super) fn run_phase(&mut self, stops: &[Stop]) -> Result<(), Box<DeviceFault>> {
         let rows = self.participants(stops)?;
         self.phases_run += 1;
         let Some(first) = rows.first() else {
-            return self.leave_rows(None, &rows);
+            return self.leave_rows(None, stops);
         };
         let start = self.tiles[first.at].time;
         if let Some(late) = rows.iter().find(|row| self.tiles[row.at].time != start) {
@@ -73,7 +73,7 @@ impl Machine {
         if self.data {
             self.move_words(&events)?;
         }
-        self.leave_rows(Some((&events, start)), &rows)
+        self.leave_rows(Some((&events, start)), stops)
     }
 
     fn participants(&self, stops: &[Stop]) -> Result<Vec<Participant>, Box<DeviceFault>> {
@@ -134,15 +134,17 @@ impl Machine {
     fn leave_rows(
         &mut self,
         events: Option<(&PhaseEvents, u64)>,
-        rows: &[Participant],
+        stops: &[Stop],
     ) -> Result<(), Box<DeviceFault>> {
         let mut spans = events.iter().flat_map(|(e, start)| {
             let end = move |duration: i32| start + duration.max(0) as u64;
             e.rows.iter().map(move |row| (row.tile, end(row.duration)))
         });
         let mut next = spans.next();
-        debug_assert!(events.is_none() || rows.windows(2).all(|w| w[0].key[0] < w[1].key[0]));
-        for tile in &mut self.tiles {
+        for (tile, stop) in self.tiles.iter_mut().zip(stops) {
+            if !matches!(stop, Stop::Row { .. }) {
+                continue;
+            }
             let end = match next {
                 Some((id, end)) if id == tile.id => {
                     next = spans.next();

@@ -145,10 +145,7 @@ impl Kernel {
             let bytes = self.contract.bytes(pointer, scalars).expect("extent") as u32;
             let span = bytes + pointer.over_read + GUARD;
             let standard = pointer.class == MemoryClass::Standard;
-            let start = if layout == Layout::Elements
-                && standard
-                && low + span <= REGION_BOUNDARY
-            {
+            let start = if layout == Layout::Elements && standard && low + span <= REGION_BOUNDARY {
                 let start = low;
                 low = (start + span).next_multiple_of(0x4000);
                 start
@@ -176,7 +173,10 @@ impl Kernel {
     ) -> (BTreeMap<String, Output>, CallResult) {
         self.contract.check_scalars(scalars).expect("legal scalars");
         let addresses = self.place(layout, scalars);
-        let place = format!("{} {scalars:?} {layout:?} {addresses:x?}", self.contract.name);
+        let place = format!(
+            "{} {scalars:?} {layout:?} {addresses:x?}",
+            self.contract.name
+        );
         let mut tile = TileRun::new(&self.code).expect("code");
         self.fill(&mut tile, &addresses, inputs);
         let word = |arg: &Arg| match arg.pointer() {
@@ -190,7 +190,9 @@ impl Kernel {
         let mut timer = TileRun::new(&self.code).expect("code");
         timer.frame(FRAME, &frame).expect("frame");
         let timed = timer.without_data().call(self.entry);
-        let result = tile.call(self.entry).unwrap_or_else(|fault| panic!("{place}: {fault}"));
+        let result = tile
+            .call(self.entry)
+            .unwrap_or_else(|fault| panic!("{place}: {fault}"));
         assert_eq!(timed.as_ref().ok(), Some(&result), "{place}: {timed:?}");
 
         let after = tile.peek_words(SRAM_BASE, SRAM_BYTES / 4).expect("memory");
@@ -228,7 +230,12 @@ impl Kernel {
         for (name, data) in inputs {
             let at = addresses[*name];
             tile.write_words(at, &data.words).expect("input");
-            for (i, _) in data.defined.iter().enumerate().filter(|(_, defined)| !**defined) {
+            for (i, _) in data
+                .defined
+                .iter()
+                .enumerate()
+                .filter(|(_, defined)| !**defined)
+            {
                 tile.poison(at + 4 * i as u32, 1).expect("hole");
             }
         }

@@ -13,7 +13,7 @@ use ipu_emit::asm::{Options, Source, assemble};
 use ipu_emit::link::{Placed, link};
 use ipu_ir::contract::{Arg, Case, Contract, Family, MemoryClass, Pointer};
 use ipu_sim::{CallResult, TileRun};
-use ipu_target::memory::{LOADER_LIMIT, REGION_BOUNDARY, SRAM_BASE, element_of};
+use ipu_target::memory::{LOADER_LIMIT, REGION_BOUNDARY, SRAM_BASE, SRAM_END, element_of};
 
 /// Kernel code, in an element without data.
 const CODE: u32 = 0x5c000;
@@ -37,9 +37,10 @@ pub enum Layout {
     DenseRegion1,
     /// Standard arguments close together in region 0 with the least alignment allowed.
     DenseRegion0,
+    /// As `Elements`, but the pointer argument of this index ends, over-read included, where
+    /// memory ends, so that a longer over-read is a fault.
+    End(usize),
 }
-
-pub const LAYOUTS: [Layout; 3] = [Layout::Elements, Layout::DenseRegion1, Layout::DenseRegion0];
 
 /// Bytes of an argument. Ranges in `holes` are gaps: undefined in an input, unwritten in an output.
 #[derive(Clone, Debug, Default)]
@@ -140,6 +141,13 @@ impl Kernel {
         self.code.iter().map(|(_, words)| words.len()).sum()
     }
 
+    /// Every way of placing the arguments that the tests run.
+    pub fn layouts(&self) -> Vec<Layout> {
+        let mut layouts = vec![Layout::Elements, Layout::DenseRegion1, Layout::DenseRegion0];
+        layouts.extend((0..self.contract.pointers().count()).map(Layout::End));
+        layouts
+    }
+
     fn bytes(&self, pointer: &Pointer, scalars: &Scalars) -> u32 {
         self.contract.bytes(pointer, scalars).expect("extent") as u32
     }
@@ -148,8 +156,14 @@ impl Kernel {
     fn place(&self, layout: Layout, scalars: &Scalars) -> BTreeMap<String, u32> {
         let mut placed: Vec<(String, Range<u32>)> = Vec::new();
         let mut cursors = [REGION0_DATA, REGION_BOUNDARY];
-        for pointer in self.contract.pointers() {
+        for (index, pointer) in self.contract.pointers().enumerate() {
             let bytes = self.bytes(pointer, scalars);
+            if layout == Layout::End(index) {
+                let start = SRAM_END - bytes - pointer.over_read;
+                let start = start / pointer.align * pointer.align;
+                placed.push((pointer.name.clone(), start..SRAM_END));
+                continue;
+            }
             let standard = pointer.class == MemoryClass::Standard;
             let mut region = usize::from(!standard || layout == Layout::DenseRegion1);
             let rivals: Vec<u32> = placed
@@ -235,7 +249,18 @@ impl Kernel {
         });
         let (first, second) = (results.next(), results.next());
         assert_eq!(first, second, "{place}: a repeated call differs");
-        first.expect("first call")
+        let first = first.expect("first call");
+        assert_eq!(first, self.time(layout, scalars), "{place}: without data");
+        first
+    }
+
+    /// A call of which no data is computed.
+    pub fn time(&self, layout: Layout, scalars: &Scalars) -> CallResult {
+        let frame = self.frame(scalars, &self.place(layout, scalars));
+        let mut tile = TileRun::new(&self.code).expect("code");
+        tile.without_data().frame(FRAME, &frame).expect("frame");
+        let result = tile.call(self.entry);
+        result.unwrap_or_else(|fault| panic!("{}: {fault}", self.contract.name))
     }
 
     fn compare(
@@ -297,7 +322,7 @@ fn candidate(
     let mut start = cursor;
     loop {
         start = match layout {
-            Layout::Elements => start.next_multiple_of(element(start)),
+            Layout::Elements | Layout::End(_) => start.next_multiple_of(element(start)),
             _ => (start + GUARD).next_multiple_of(2 * pointer.align) + pointer.align,
         };
         if !rivals.contains(&element_of(start)) {
