@@ -58,8 +58,11 @@ pub struct Schedule {
     pub messages: u32,
 }
 
-/// A start this much later than a resource allows does not count as a delay. In events.
+/// A multicast counts as held up when it would start more than this many events later than a
+/// resource allows; a stream with one receiver already above an eighth of its chunk.
 const SLACK: i32 = 48;
+/// How many streams a resource compares before it takes one.
+const LOOK_AHEAD: usize = 32;
 /// A chunk that has come this close to its limit, in items, ends.
 const ROOM_MIN: u32 = 8;
 /// How often a stream gives way to others when memory elements hold it up.
@@ -76,7 +79,7 @@ pub fn schedule(
     let bases = moving_bases(transfers)?;
     let mut streams = gather(transfers, Pairing::Never)?;
     let mut load = load_of(&streams);
-    if policy.pairing {
+    if policy.pairing && transfers.iter().any(|t| t.destinations.len() > 1) {
         let paired = gather(transfers, Pairing::WherePossible)?;
         let paired_load = load_of(&paired);
         if paired_load.iter().max() < load.iter().max() {
@@ -89,6 +92,7 @@ pub fn schedule(
     }
     run.start();
     run.finish()?;
+
     let (lanes, messages) = (run.lanes, run.messages);
     let active: Vec<u32> = (0..TILES)
         .filter(|&t| lanes.tiles[t as usize].horizon > 0)
@@ -130,6 +134,21 @@ fn load_of(streams: &Streams) -> Vec<u32> {
     load
 }
 
+/// Marks a stream with more than one receiver.
+const SEVERAL: u32 = u32::MAX;
+
+fn ends(stream: &Stream) -> (u32, u32) {
+    let hops = &stream.route.hops;
+    (
+        stream.route.source,
+        if hops.len() == 1 {
+            TILES + hops[0].tile
+        } else {
+            SEVERAL
+        },
+    )
+}
+
 /// A resource: the transmit lane of tile `r`, or the selection of tile `r - TILES`.
 type Resource = u32;
 
@@ -156,6 +175,10 @@ struct Run<'a> {
     streams: &'a Streams,
     policy: &'a SchedulePolicy,
     load: &'a [u32],
+    /// The source of each stream, and its receiver's resource when it has one only.
+    ends: Vec<(u32, u32)>,
+    /// Of the load, what is not yet placed.
+    remaining: Vec<u32>,
     lanes: Lanes,
     progress: Vec<Progress>,
     waiting: Vec<BTreeSet<(u32, u32)>>,
@@ -188,6 +211,8 @@ impl<'a> Run<'a> {
             streams,
             policy,
             load,
+            ends: streams.list.iter().map(ends).collect(),
+            remaining: load.to_vec(),
             lanes: Lanes::new(true),
             progress: vec![Progress::default(); streams.list.len()],
             waiting: vec![BTreeSet::new(); resources],
@@ -327,7 +352,7 @@ impl<'a> Run<'a> {
             let stream = next.1;
             let (start, binding) = self.held_up(stream);
             let own = self.offset_at(stream, resource);
-            if binding != resource && start - own > SLACK {
+            if binding != resource && start - own > self.slack(stream) {
                 self.park(stream, binding);
             } else if self.send(stream, start) {
                 if resource >= TILES {
@@ -338,11 +363,36 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// How late a start may be against what a resource allows before it counts as a delay.
+    fn slack(&self, stream: u32) -> i32 {
+        let s = self.stream(stream);
+        if s.route.hops.len() > 1 {
+            return SLACK;
+        }
+        let chunk = s.items.min(self.policy.chunk_words);
+        (chunk as i32 / 8).clamp(1, SLACK)
+    }
+
     /// The next in the round of a receiver; the first at a lane.
     fn following(&self, resource: Resource, from: (u32, u32)) -> Option<(u32, u32)> {
         let set = &self.waiting[resource as usize];
-        let next = set.range((Excluded(from), Unbounded)).next();
-        next.or_else(|| set.first()).copied()
+        let ahead = set.range((Excluded(from), Unbounded)).chain(set.iter());
+        let first = ahead.clone().next()?;
+        let alone = self.ends[first.1 as usize].1 != SEVERAL;
+        if resource >= TILES && !alone {
+            return Some(*first);
+        }
+        // The one whose other end has most left to do; the earlier one of equals.
+        let mut best = (0, *first);
+        for &next in ahead.take(LOOK_AHEAD) {
+            let (source, receiver) = self.ends[next.1 as usize];
+            let other = if resource < TILES { receiver } else { source };
+            let left = self.remaining.get(other as usize).copied().unwrap_or(0);
+            if left > best.0 {
+                best = (left, next);
+            }
+        }
+        Some(best.1)
     }
 
     /// The offset that one resource allows.
@@ -445,6 +495,11 @@ impl<'a> Run<'a> {
         let p = &mut self.progress[stream as usize];
         p.deferrals = 0;
         p.done += items;
+        let route = &self.streams.list[stream as usize].route;
+        self.remaining[route.source as usize] -= items;
+        for hop in &route.hops {
+            self.remaining[(TILES + hop.tile) as usize] -= items;
+        }
         if p.done == fragment.items {
             p.fragment += 1;
             p.done = 0;

@@ -99,6 +99,11 @@ pub(crate) fn header(entries: &[SectionEntry]) -> Result<Vec<u8>, PackageError> 
     Ok(header)
 }
 
+/// Bytes of a header with so many sections.
+pub(crate) const fn header_bytes(sections: usize) -> usize {
+    TABLE_AT + ENTRY_BYTES * sections + 32
+}
+
 /// The section table of a file and where each section is stored.
 pub(crate) fn table(file: &[u8]) -> Result<(Vec<SectionEntry>, Vec<Range<usize>>), PackageError> {
     let (entries, end) = read_header(file)?;

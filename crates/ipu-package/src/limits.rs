@@ -32,7 +32,7 @@ pub const NAME_BYTES_MAX: u32 = 1 << 12;
 /// Uncompressed bytes of a section.
 pub const fn section_bytes_max(section: SectionId) -> u64 {
     match section {
-        SectionId::Header => 16 + 56 * SECTIONS_MAX as u64,
+        SectionId::Header => 46 + 56 * SECTIONS_MAX as u64,
         SectionId::Program => 8 << 10,
         SectionId::Segments => 32 << 20,
         SectionId::Images => 160 << 20,

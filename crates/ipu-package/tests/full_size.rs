@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Instant;
 
-use ipu_package::{digest, read, section_table, write};
+use ipu_package::{check, digest, read, section_table, summary, write};
 
 #[test]
 #[ignore = "measures; takes 160 MB of segments"]
@@ -30,6 +30,16 @@ fn a_full_chip_fits_and_is_quick() {
         4 * words,
         file.len(),
         start.elapsed(),
+    );
+    let start = Instant::now();
+    check(&package).unwrap();
+    let checked = start.elapsed();
+    let start = Instant::now();
+    let summary = summary(&package, &section_table(&file).unwrap());
+    println!("check {checked:?}, summary {:?}", start.elapsed());
+    println!(
+        "{:?} {}",
+        summary.image_bytes, summary.exchange_table_bytes_max
     );
     for entry in section_table(&file).unwrap().iter().take(8) {
         println!(

@@ -11,6 +11,7 @@ use ipu_ir::program::{Allocation, Life, Reservations, Step, TileProgram};
 use ipu_target::memory::{ELEMENT_BYTES, REGION_BOUNDARY};
 use rayon::prelude::*;
 
+use crate::contention;
 use crate::error::{Attempt, GaveUp, Infeasible, PlaceError};
 use crate::fit::{Item, Misfit, Room, fit};
 
@@ -61,7 +62,7 @@ fn room(program: &TileProgram, reservations: &Reservations) -> Result<Room, Plac
     })
 }
 
-fn item(allocation: &Allocation, local: &[u32]) -> Item {
+fn item(allocation: &Allocation, contenders: &[u32], local: &[u32]) -> Item {
     Item {
         bytes: (allocation.members - 1) * allocation.stride + allocation.bytes,
         align: allocation.align,
@@ -77,6 +78,7 @@ fn item(allocation: &Allocation, local: &[u32]) -> Item {
             .iter()
             .map(|id| local[id.0 as usize])
             .collect(),
+        contenders: contenders.iter().map(|&id| local[id as usize]).collect(),
     }
 }
 
@@ -87,6 +89,7 @@ pub fn allocate(
     reservations: &Reservations,
 ) -> Result<Vec<u32>, PlaceError> {
     let room = room(program, reservations)?;
+    let contenders = contention::contenders(program);
     let mut by_tile: Vec<Vec<u32>> = vec![Vec::new(); program.tiles as usize];
     let mut local = Vec::with_capacity(program.allocations.len());
     for (index, allocation) in program.allocations.iter().enumerate() {
@@ -101,7 +104,10 @@ pub fn allocate(
     for (tile, ids) in by_tile.iter().enumerate() {
         let items: Vec<Item> = ids
             .iter()
-            .map(|&id| item(&program.allocations[id as usize], &local))
+            .map(|&id| {
+                let at = id as usize;
+                item(&program.allocations[at], &contenders[at], &local)
+            })
             .collect();
         let next = problems.len() as u32;
         let index = *known.entry(items.clone()).or_insert(next);

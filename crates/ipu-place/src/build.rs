@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use ipu_ir::contract::{Contract, MemoryClass, Pointer};
-use ipu_ir::mid::{Mid, Storage, TensorId};
+use ipu_ir::mid::{Mid, Storage, Tensor, TensorId};
 use ipu_ir::program::{AllocId, Allocation, Life};
 use ipu_package::{StepInfo, StepKind};
 
@@ -31,7 +31,10 @@ pub(crate) struct Build<'a> {
 }
 
 impl<'a> Build<'a> {
-    pub fn new(mid: &'a Mid, contracts: &'a BTreeMap<String, Contract>) -> Self {
+    pub fn new(
+        mid: &'a Mid,
+        contracts: &'a BTreeMap<String, Contract>,
+    ) -> Result<Self, PlaceError> {
         let mut build = Build {
             mid,
             grids: Vec::with_capacity(mid.tensors.len()),
@@ -43,6 +46,7 @@ impl<'a> Build<'a> {
         };
         for (index, tensor) in mid.tensors.iter().enumerate() {
             let grid = Grid::new(tensor, mid.tiles, build.allocations.len() as u32);
+            check_order(tensor, &grid)?;
             let bytes = tensor.layout.dtype.bytes();
             let life = match tensor.storage {
                 Storage::Parameter(_) => Life::Persistent,
@@ -67,7 +71,7 @@ impl<'a> Build<'a> {
             }
             build.grids.push(grid);
         }
-        build
+        Ok(build)
     }
 
     pub fn name(&self, tensor: TensorId) -> String {
@@ -80,7 +84,7 @@ impl<'a> Build<'a> {
 
     pub fn info(&mut self, site: &Site, suffix: &str, kind: StepKind) -> u32 {
         self.infos.push(StepInfo {
-            operation: site.operation.clone(),
+            operation: site.operation.to_string(),
             label: format!("{}{suffix}", site.label),
             kind,
         });
@@ -133,4 +137,22 @@ impl<'a> Build<'a> {
             _ => Ok(()),
         }
     }
+}
+
+/// Every shard's extent is one that the order can hold without a gap.
+fn check_order(tensor: &Tensor, grid: &Grid) -> Result<(), PlaceError> {
+    for (row, rows) in grid.rows.iter().enumerate() {
+        for (column, columns) in grid.columns.iter().enumerate() {
+            let (rows, columns) = (rows.end - rows.start, columns.end - columns.start);
+            if tensor.layout.order.physical(rows, columns) != (rows, columns) {
+                return Err(PlaceError::Physical {
+                    tensor: tensor.name.clone(),
+                    tile: grid.part_tiles(grid.part(0, row, column))[0],
+                    rows,
+                    columns,
+                });
+            }
+        }
+    }
+    Ok(())
 }

@@ -12,7 +12,7 @@ use ipu_ir::program::{AllocId, Call, Place, Step, Word};
 use ipu_package::StepKind;
 
 use crate::build::Build;
-use crate::error::{PlaceError, Site};
+use crate::error::{Extent, PlaceError, Site};
 
 /// How one frame word is found on every tile.
 enum Source<'a> {
@@ -31,10 +31,7 @@ struct Caller<'a> {
 impl Build<'_> {
     /// Expand a compute step; nothing when no tile takes part.
     pub fn compute(&mut self, compute: &Compute) -> Result<Option<Step>, PlaceError> {
-        let site = Site {
-            operation: compute.operation.clone(),
-            label: compute.label.clone(),
-        };
+        let site = Site::new(&compute.operation, &compute.label);
         let Some((kernel, contract)) = self.kernels.find(&compute.kernel) else {
             return Err(PlaceError::UnknownKernel {
                 site,
@@ -188,7 +185,7 @@ impl Build<'_> {
             let id = self.operand(tensor, tile);
             let available = self.allocation(id).bytes;
             if needed > u64::from(available) {
-                return Err(PlaceError::Extent {
+                return Err(PlaceError::Extent(Box::new(Extent {
                     site: caller.site.clone(),
                     kernel: caller.contract.name.clone(),
                     tile,
@@ -196,7 +193,7 @@ impl Build<'_> {
                     tensor: self.name(tensor),
                     needed,
                     available,
-                });
+                })));
             }
             self.demand(id, pointer, 0, needed);
             self.defined[id.0 as usize] |= whole && needed == u64::from(available);

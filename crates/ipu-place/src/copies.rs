@@ -10,36 +10,16 @@
 
 use std::collections::BTreeMap;
 
-use ipu_ir::contract::MemoryClass;
 use ipu_ir::layout::Region;
-use ipu_ir::mid::{Copy, Exchange, Mid, TensorId};
-use ipu_ir::program::{AllocId, Allocation, Call, Life, Place, Step, Transfer, Word};
+use ipu_ir::mid::{Copy, Exchange, Mid, Tensor, TensorId};
+use ipu_ir::program::{AllocId, Place, Step, Transfer};
 use ipu_package::StepKind;
 
 use crate::build::Build;
 use crate::error::{PlaceError, Site};
 use crate::grid::{Grid, meeting};
-use crate::runs::{
-    Block, Piece, Side, blocks, join_strided, logical_count, moved, pieces, segments,
-};
-
-/// Bytes that one step of a local copy moves.
-const UNIT: u32 = 8;
-
-/// A piece, in bytes, between two allocations of one tile.
-struct Local {
-    tile: u32,
-    source: AllocId,
-    destination: AllocId,
-    piece: Piece,
-}
-
-/// A scratch area that takes what only its sender needs.
-struct Scratch {
-    tile: u32,
-    words: u32,
-    tensor: u32,
-}
+use crate::local::{Local, Scratch, local_copy_can};
+use crate::runs::{Block, Piece, Side, blocks, logical_count, moved, pieces, segments};
 
 struct Phase<'b> {
     mid: &'b Mid,
@@ -75,10 +55,7 @@ struct Covered {
 impl Build<'_> {
     /// Expand an exchange step.
     pub fn exchange(&mut self, exchange: &Exchange) -> Result<Vec<Step>, PlaceError> {
-        let site = Site {
-            operation: exchange.operation.clone(),
-            label: exchange.label.clone(),
-        };
+        let site = Site::new(&exchange.operation, &exchange.label);
         self.check_copies(&site, &exchange.copies)?;
         let mut phase = Phase {
             mid: self.mid,
@@ -149,103 +126,6 @@ impl Build<'_> {
         }
         Ok(())
     }
-
-    fn add_scratch(&mut self, area: &Scratch) {
-        self.allocations.push(Allocation {
-            tile: area.tile,
-            tensor: area.tensor,
-            bytes: 4 * area.words,
-            members: 1,
-            stride: 0,
-            align: UNIT,
-            class: MemoryClass::Standard,
-            over_read: 0,
-            life: Life::Events { first: 0, last: 0 },
-            distinct: Vec::new(),
-        });
-        self.defined.push(false);
-    }
-
-    /// Calls for the local copies, regular runs joined, ascending by tile.
-    fn local_calls(
-        &mut self,
-        site: &Site,
-        mut locals: Vec<Local>,
-    ) -> Result<Vec<Call>, PlaceError> {
-        locals.sort_by_key(|local| (local.tile, local.destination, local.source));
-        let same = |a: &Local, b: &Local| (a.source, a.destination) == (b.source, b.destination);
-        let mut calls = Vec::new();
-        for group in locals.chunk_by(same) {
-            let runs: Vec<Piece> = group.iter().map(|local| local.piece).collect();
-            for piece in join_strided(&runs) {
-                calls.push(self.local_call(site, &group[0], piece)?);
-            }
-        }
-        Ok(calls)
-    }
-
-    fn local_call(&mut self, site: &Site, local: &Local, piece: Piece) -> Result<Call, PlaceError> {
-        let name = match piece.count {
-            1 => "copy_u64",
-            _ => "copy_strided",
-        };
-        let Some((kernel, contract)) = self.kernels.find(name) else {
-            return Err(PlaceError::UnknownKernel {
-                site: site.clone(),
-                kernel: name.to_owned(),
-            });
-        };
-        let refused = |what: String| PlaceError::Shape {
-            site: site.clone(),
-            kernel: name.to_owned(),
-            tile: local.tile,
-            what,
-        };
-        let mut scalars = Vec::new();
-        let mut frame = Vec::new();
-        for arg in &contract.args {
-            let place = |allocation, offset| Word::Address(Place { allocation, offset });
-            let value = match arg.name() {
-                "source" => {
-                    frame.push(place(local.source, piece.source));
-                    continue;
-                }
-                "out" => {
-                    frame.push(place(local.destination, piece.destination));
-                    continue;
-                }
-                "count" | "units" => piece.width / UNIT,
-                "rows" => piece.count,
-                "source_stride" => piece.source_step / UNIT,
-                "out_stride" => piece.destination_step / UNIT,
-                other => return Err(refused(format!("argument {other} is not known"))),
-            };
-            scalars.push(i64::from(value));
-            frame.push(Word::Scalar(value));
-        }
-        let extents = self.kernels.extents(kernel, &scalars).map_err(&refused)?;
-        for (pointer, extent) in contract.pointers().zip(extents) {
-            let (id, offset) = match pointer.name.as_str() {
-                "source" => (local.source, piece.source),
-                _ => (local.destination, piece.destination),
-            };
-            let room = self.allocation(id).bytes.saturating_sub(offset);
-            if extent > u64::from(room) || offset % pointer.align != 0 {
-                let what = format!(
-                    "{} of {extent} bytes at {offset} does not fit",
-                    pointer.name
-                );
-                return Err(refused(what));
-            }
-            self.demand(id, pointer, offset, extent);
-        }
-        self.separate(site.clone(), contract, &frame)?;
-        Ok(Call {
-            tile: local.tile,
-            kernel,
-            frame,
-        })
-    }
 }
 
 impl Phase<'_> {
@@ -261,9 +141,7 @@ impl Phase<'_> {
             for block in blocks(&copy.view, &region, self.mid.tensor(copy.source).shape()) {
                 self.block(copy, &block, to, &region, &mut covered)?;
             }
-            let rows = logical_count(&destination.rows, &region.rows);
-            let columns = logical_count(&destination.columns, &region.columns);
-            let logical = u64::from(region.group_count()) * u64::from(rows) * u64::from(columns);
+            let logical = logical_elements(destination, &region);
             if covered.logical < logical {
                 return Err(PlaceError::Uncovered {
                     site: self.site.clone(),
@@ -343,14 +221,10 @@ impl Phase<'_> {
             range.start as u32..range.end as u32
         };
         let groups = here(&common.groups, shift.group);
-        let shards = from * grid.replicas..(from + 1) * grid.replicas;
-        let defined = shards
-            .clone()
-            .all(|shard| self.defined[grid.allocation(shard).0 as usize]);
-        let (source, destination) = (
-            self.mid.tensor(copy.source),
-            self.mid.tensor(copy.destination),
-        );
+        let mut shards = from * grid.replicas..(from + 1) * grid.replicas;
+        let defined = shards.all(|shard| self.defined[grid.allocation(shard).0 as usize]);
+        let source = self.mid.tensor(copy.source);
+        let destination = self.mid.tensor(copy.destination);
         let rows = segments(
             &destination.rows,
             &source.rows,
@@ -374,9 +248,7 @@ impl Phase<'_> {
                     columns: column.clone(),
                 };
                 covered.all += u64::from(box_.elements());
-                covered.logical += u64::from(box_.group_count())
-                    * u64::from(logical_count(&destination.rows, row))
-                    * u64::from(logical_count(&destination.columns, column));
+                covered.logical += logical_elements(destination, &box_);
                 let side = |region, order| Side { region, order };
                 pieces(
                     side(&source_region, source.layout.order),
@@ -548,6 +420,13 @@ impl Phase<'_> {
     }
 }
 
+/// Elements of a region that are logical in a tensor.
+fn logical_elements(tensor: &Tensor, region: &Region) -> u64 {
+    u64::from(region.group_count())
+        * u64::from(logical_count(&tensor.rows, &region.rows))
+        * u64::from(logical_count(&tensor.columns, &region.columns))
+}
+
 fn in_bytes(piece: &Piece, size: u32) -> Piece {
     Piece {
         source: piece.source * size,
@@ -557,14 +436,4 @@ fn in_bytes(piece: &Piece, size: u32) -> Piece {
         source_step: piece.source_step * size,
         destination_step: piece.destination_step * size,
     }
-}
-
-fn local_copy_can(piece: &Piece) -> bool {
-    let places = piece.source | piece.destination | piece.width;
-    let steps = if piece.count > 1 {
-        piece.source_step | piece.destination_step
-    } else {
-        0
-    };
-    (places | steps).is_multiple_of(UNIT)
 }

@@ -13,8 +13,17 @@ use thiserror::Error;
 /// A step of the mid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Site {
-    pub operation: String,
-    pub label: String,
+    pub operation: Box<str>,
+    pub label: Box<str>,
+}
+
+impl Site {
+    pub fn new(operation: &str, label: &str) -> Self {
+        Site {
+            operation: operation.into(),
+            label: label.into(),
+        }
+    }
 }
 
 impl fmt::Display for Site {
@@ -30,6 +39,13 @@ pub type ByteRange = (u32, u32);
 pub enum PlaceError {
     #[error("mid: {0}")]
     Mid(String),
+    #[error("{tensor} on tile {tile}: its order cannot hold {rows} x {columns}")]
+    Physical {
+        tensor: String,
+        tile: u32,
+        rows: u32,
+        columns: u32,
+    },
     #[error("{site}: no contract of kernel {kernel}")]
     UnknownKernel { site: Site, kernel: String },
     #[error("{site}: {kernel}: argument {argument}: {what}")]
@@ -46,18 +62,8 @@ pub enum PlaceError {
         tile: u32,
         what: String,
     },
-    #[error(
-        "{site}: {kernel} on tile {tile}: {argument} needs {needed} bytes, {tensor} has {available}"
-    )]
-    Extent {
-        site: Site,
-        kernel: String,
-        tile: u32,
-        argument: String,
-        tensor: String,
-        needed: u64,
-        available: u32,
-    },
+    #[error("{0}")]
+    Extent(Box<Extent>),
     #[error("{site}: {kernel} needs {tensor} in two different memory elements at once")]
     SelfDistinct {
         site: Site,
@@ -132,6 +138,21 @@ pub enum PlaceError {
     },
 }
 
+/// An argument that is longer than the shard given for it.
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[error(
+    "{site}: {kernel} on tile {tile}: {argument} needs {needed} bytes, {tensor} has {available}"
+)]
+pub struct Extent {
+    pub site: Site,
+    pub kernel: String,
+    pub tile: u32,
+    pub argument: String,
+    pub tensor: String,
+    pub needed: u64,
+    pub available: u32,
+}
+
 /// Proof that no placement exists: live bytes exceed memory at one event.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[error(
@@ -163,7 +184,8 @@ pub struct Attempt {
     pub tensor: String,
     pub class: MemoryClass,
     pub bytes: u32,
-    /// Ranges that its class may use and that were free over its lifetime.
+    /// Ranges that its class may use and that were free over its lifetime, whether or not it must
+    /// keep away from other data in their elements.
     pub free: Vec<ByteRange>,
     pub largest_hole: u32,
 }
@@ -174,6 +196,10 @@ impl fmt::Display for Attempt {
             f,
             "{} order stops at {} ({:?}, {} bytes; largest hole {})",
             self.order, self.tensor, self.class, self.bytes, self.largest_hole
-        )
+        )?;
+        if self.largest_hole >= self.bytes {
+            f.write_str("; what is free is too near to data that must be in another element")?;
+        }
+        Ok(())
     }
 }

@@ -24,7 +24,7 @@ pub fn expand(
 ) -> Result<TileProgram, PlaceError> {
     mid.verify()
         .map_err(|error| PlaceError::Mid(error.to_string()))?;
-    let mut build = Build::new(mid, contracts);
+    let mut build = Build::new(mid, contracts)?;
     let (host_tensors, bindings) = host::bindings(mid, &build.grids);
     let inputs = build.held_by(|storage| matches!(storage, Storage::Input(_)), true);
     let outputs = build.held_by(|storage| matches!(storage, Storage::Output(_)), false);
@@ -64,10 +64,7 @@ pub fn expand(
 }
 
 fn host_site(label: &str) -> Site {
-    Site {
-        operation: "host".to_owned(),
-        label: label.to_owned(),
-    }
+    Site::new("host", label)
 }
 
 impl Build<'_> {

@@ -25,8 +25,10 @@ pub(crate) struct Item {
     /// Inclusive events, or none when persistent.
     pub life: Option<(u32, u32)>,
     pub sequence: bool,
-    /// Indices of items of the same problem.
+    /// Items, by index, that must not share a memory element with this one.
     pub distinct: Vec<u32>,
+    /// Items that had better not.
+    pub contenders: Vec<u32>,
 }
 
 /// Memory that placement may use, the same on every tile.
@@ -116,13 +118,16 @@ fn peak(items: &[Item], end: u32, wanted: impl Fn(&Item) -> bool) -> (u64, u32) 
     (most as u64, at)
 }
 
+/// Selects what counts towards a bound.
+type Wanted<'a> = &'a dyn Fn(&Item) -> bool;
+
 /// The proof that no placement exists, if live bytes alone give one.
 fn bound(items: &[Item], room: &Room) -> Option<Misfit> {
     let size = |range: &Range<u32>| u64::from(range.end - range.start);
     let both = size(&room.region0()) + size(&room.region1());
     let interleaved = |item: &Item| item.class == MemoryClass::Interleaved;
     let no_aperture = |item: &Item| !room.may_use_aperture(item);
-    let tests: [(MemoryClass, u64, &dyn Fn(&Item) -> bool); 3] = [
+    let tests: [(MemoryClass, u64, Wanted); 3] = [
         (
             MemoryClass::Interleaved,
             size(&room.region1()),
@@ -156,11 +161,24 @@ struct Packing<'a> {
     items: &'a [Item],
     room: &'a Room,
     addresses: Vec<Option<u32>>,
+    /// Whether contenders are kept apart where there is room.
+    spread: bool,
+}
+
+/// Which items keep how far from one another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Distance {
+    /// No common byte.
+    Bytes,
+    /// No common element where the contract says so.
+    Distinct,
+    /// No common element with contenders either.
+    Contenders,
 }
 
 impl Packing<'_> {
     /// Byte ranges that an item must not touch, ascending.
-    fn taken(&self, index: usize, with_distinct: bool) -> Vec<Range<u32>> {
+    fn taken(&self, index: usize, distance: Distance) -> Vec<Range<u32>> {
         let item = &self.items[index];
         let mut taken: Vec<Range<u32>> = Vec::new();
         for (other, address) in self.items.iter().zip(&self.addresses) {
@@ -170,8 +188,11 @@ impl Packing<'_> {
                 taken.push(address..address + other.bytes);
             }
         }
-        let distinct = item.distinct.iter().filter(|_| with_distinct);
-        for &other in distinct {
+        let distinct = item.distinct.iter();
+        let distinct = distinct.filter(|_| distance != Distance::Bytes);
+        let contenders = item.contenders.iter();
+        let contenders = contenders.filter(|_| distance == Distance::Contenders);
+        for &other in distinct.chain(contenders) {
             if let Some(address) = self.addresses[other as usize] {
                 let elements = elements_of(address, self.items[other as usize].bytes);
                 if !elements.is_empty() {
@@ -185,8 +206,16 @@ impl Packing<'_> {
     }
 
     fn find(&self, index: usize) -> Option<u32> {
+        let contends = self.spread && !self.items[index].contenders.is_empty();
+        let apart = contends.then(|| self.first_fit(index, Distance::Contenders));
+        apart
+            .flatten()
+            .or_else(|| self.first_fit(index, Distance::Distinct))
+    }
+
+    fn first_fit(&self, index: usize, distance: Distance) -> Option<u32> {
         let item = &self.items[index];
-        let taken = self.taken(index, true);
+        let taken = self.taken(index, distance);
         self.room.ranges(item).into_iter().find_map(|range| {
             let readable = SRAM_END.saturating_sub(item.over_read);
             let limit = range.end.min(readable);
@@ -206,7 +235,7 @@ impl Packing<'_> {
 
     /// What is free over an item's life in the ranges of its class.
     fn free(&self, index: usize) -> Vec<(u32, u32)> {
-        let taken = self.taken(index, false);
+        let taken = self.taken(index, Distance::Bytes);
         let mut free = Vec::new();
         for range in self.room.ranges(&self.items[index]) {
             let mut at = range.start;
@@ -253,26 +282,11 @@ fn standard(item: &Item) -> bool {
     item.class == MemoryClass::Standard
 }
 
-/// Solve one problem.
-pub(crate) fn fit(items: &[Item], room: &Room) -> Result<Vec<u32>, Misfit> {
-    if let Some(proof) = bound(items, room) {
-        return Err(proof);
-    }
-    let mut packing = Packing {
-        items,
-        room,
-        addresses: vec![None; items.len()],
-    };
-    let persistent = sorted(items, true, |item| {
-        (!item.sequence, standard(item), Reverse(item.bytes))
-    });
-    if let Err(stop) = packing.place(&persistent, "persistent") {
-        return Err(Misfit::GaveUp(vec![stop]));
-    }
-    let resident = packing.addresses.clone();
+/// The orders in which transient items are tried.
+fn orders(items: &[Item], end: u32) -> [(&'static str, Vec<usize>); 3] {
     let life = |item: &Item| item.life.unwrap_or_default();
     let largest = |item: &Item| Reverse((item.align, item.bytes));
-    let orders = [
+    [
         (
             "lifetime",
             sorted(items, false, |item| {
@@ -282,7 +296,7 @@ pub(crate) fn fit(items: &[Item], room: &Room) -> Result<Vec<u32>, Misfit> {
         (
             "end first",
             sorted(items, false, |item| {
-                (life(item).1 != room.end, Reverse(item.bytes))
+                (life(item).1 != end, Reverse(item.bytes))
             }),
         ),
         (
@@ -292,17 +306,137 @@ pub(crate) fn fit(items: &[Item], room: &Room) -> Result<Vec<u32>, Misfit> {
                 (largest(item), Reverse(last - first))
             }),
         ),
-    ];
+    ]
+}
+
+/// Solve one problem: with contenders apart where there is room, else without.
+pub(crate) fn fit(items: &[Item], room: &Room) -> Result<Vec<u32>, Misfit> {
+    if let Some(proof) = bound(items, room) {
+        return Err(proof);
+    }
+    let mut packing = Packing {
+        items,
+        room,
+        addresses: vec![None; items.len()],
+        spread: false,
+    };
+    let persistent = sorted(items, true, |item| {
+        (!item.sequence, standard(item), Reverse(item.bytes))
+    });
+    if let Err(stop) = packing.place(&persistent, "persistent") {
+        return Err(Misfit::GaveUp(vec![stop]));
+    }
+    let resident = packing.addresses.clone();
+    let orders = orders(items, room.end);
     let mut stops = Vec::new();
-    for (name, order) in orders {
-        packing.addresses.clone_from(&resident);
-        match packing.place(&order, name) {
-            Ok(()) => {
-                let addresses = packing.addresses.into_iter();
-                return Ok(addresses.map(|address| address.unwrap_or(0)).collect());
+    for spread in [true, false] {
+        packing.spread = spread;
+        for (name, order) in &orders {
+            packing.addresses.clone_from(&resident);
+            match packing.place(order, name) {
+                Ok(()) => {
+                    let addresses = packing.addresses.into_iter();
+                    return Ok(addresses.map(|address| address.unwrap_or(0)).collect());
+                }
+                Err(stop) if !spread => stops.push(stop),
+                Err(_) => {}
             }
-            Err(stop) => stops.push(stop),
         }
     }
     Err(Misfit::GaveUp(stops))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOM: Room = Room {
+        data: REGION_BOUNDARY,
+        host_events: Vec::new(),
+        end: 9,
+    };
+
+    fn item(bytes: u32, life: Option<(u32, u32)>) -> Item {
+        Item {
+            bytes,
+            align: 8,
+            class: MemoryClass::Interleaved,
+            over_read: 0,
+            life,
+            sequence: false,
+            distinct: Vec::new(),
+            contenders: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn another_order_helps() {
+        let items = [
+            item(100_000, Some((0, 1))),
+            item(150_000, Some((1, 5))),
+            item(260_000, Some((2, 5))),
+        ];
+        let addresses = fit(&items, &ROOM).ok().unwrap();
+        assert_eq!(addresses[2], REGION_BOUNDARY);
+        assert_eq!(addresses[1], REGION_BOUNDARY + 260_000);
+        assert_eq!(addresses[0], REGION_BOUNDARY);
+    }
+
+    #[test]
+    fn every_order_reports_where_it_stopped() {
+        // Distinct elements leave no room, which live bytes alone do not show.
+        let mut items: Vec<Item> = (0..14).map(|_| item(8, Some((0, 9)))).collect();
+        for at in 0..14u32 {
+            items[at as usize].distinct = (0..14).filter(|&other| other != at).collect();
+        }
+        let Err(Misfit::GaveUp(stops)) = fit(&items, &ROOM) else {
+            panic!("13 elements cannot hold 14 distinct items");
+        };
+        let names: Vec<&str> = stops.iter().map(|stop| stop.order).collect();
+        assert_eq!(names, ["lifetime", "end first", "size"]);
+        assert_eq!(stops[0].free.len(), 13);
+        items.pop();
+        items
+            .iter_mut()
+            .for_each(|item| item.distinct.retain(|&other| other < 13));
+        assert!(fit(&items, &ROOM).is_ok());
+    }
+
+    #[test]
+    fn live_bytes_prove_that_nothing_fits() {
+        let items = [
+            item(300_000, None),
+            item(100_000, Some((0, 3))),
+            item(30_000, Some((3, 4))),
+        ];
+        let Err(Misfit::Infeasible {
+            event,
+            needed,
+            item,
+            ..
+        }) = fit(&items, &ROOM)
+        else {
+            panic!("430000 bytes are live at event 3");
+        };
+        assert_eq!((event, needed, item), (3, 430_000, 0));
+    }
+
+    #[test]
+    fn contenders_part_while_there_is_room() {
+        let mut items = [item(8, Some((0, 1))), item(8, Some((0, 1)))];
+        items[0].contenders = vec![1];
+        items[1].contenders = vec![0];
+        assert_eq!(fit(&items, &ROOM).ok().unwrap(), [0x80000, 0x88000]);
+        items[1].bytes = 420_000;
+        assert!(fit(&items, &ROOM).is_ok());
+    }
+
+    #[test]
+    fn over_read_stays_in_memory() {
+        let mut items = [item(424_880, Some((0, 1)))];
+        items[0].over_read = 1_104;
+        assert!(fit(&items, &ROOM).is_ok());
+        items[0].over_read = 1_105;
+        assert!(fit(&items, &ROOM).is_err());
+    }
 }

@@ -1,13 +1,15 @@
 //! Mid to tile program: shards, views, transfers, lifetimes, SRAM addresses; an independent checker.
 //!
-//! [`place`] runs the whole pass on one candidate: [`expand`] lists the work, [`allocate`] gives it
-//! addresses, [`schedule_phases`] gives it exchange rows. [`check`](check::check) and
+//! [`place`] runs the whole pass on one candidate, [`place_first`] on the first that fits: [`expand`]
+//! lists the work, [`allocate`] gives it addresses, [`schedule_phases`] gives it exchange rows.
+//! [`check`](check::check) and
 //! [`replay`](check::replay) judge the result with code of their own.
 
 mod allocate;
 mod build;
 mod calls;
 pub mod check;
+mod contention;
 mod copies;
 mod error;
 mod expand;
@@ -16,6 +18,7 @@ mod grid;
 mod host;
 mod kernels;
 mod life;
+mod local;
 mod phases;
 mod runs;
 
@@ -26,7 +29,7 @@ use ipu_ir::mid::Mid;
 use ipu_ir::program::{Placed, Reservations};
 
 pub use allocate::{SUPPORT_BASE, allocate, data_base, rows_base};
-pub use error::{Attempt, ByteRange, GaveUp, Infeasible, PlaceError, Site};
+pub use error::{Attempt, ByteRange, Extent, GaveUp, Infeasible, PlaceError, Site};
 pub use expand::expand;
 pub use ipu_exchange::SchedulePolicy;
 pub use phases::{schedule_phases, traffic};
@@ -52,4 +55,21 @@ pub fn place(
         phases,
         reservations: *reservations,
     })
+}
+
+/// Place the first candidate that fits; the failures of those before it come along, in order.
+pub fn place_first<'a>(
+    candidates: impl IntoIterator<Item = &'a Mid>,
+    contracts: &BTreeMap<String, Contract>,
+    reservations: &Reservations,
+    policy: &SchedulePolicy,
+) -> (Option<Placed>, Vec<PlaceError>) {
+    let mut failures = Vec::new();
+    for mid in candidates {
+        match place(mid, contracts, reservations, policy) {
+            Ok(placed) => return (Some(placed), failures),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    (None, failures)
 }

@@ -62,10 +62,7 @@ impl Placing<'_> {
 
     fn site(&self, phase: &Phase) -> Site {
         let info = &self.program.infos[phase.info as usize];
-        Site {
-            operation: info.operation.clone(),
-            label: info.label.clone(),
-        }
+        Site::new(&info.operation, &info.label)
     }
 
     fn bases(&self, phase: &Phase) -> Result<BTreeMap<u32, Base>, PlaceError> {
@@ -160,6 +157,12 @@ pub fn schedule_phases(
     let placing = Placing { program, addresses };
     let mut phases = Vec::new();
     collect(&program.steps, &mut phases);
+    // Tiles pair up as 2n and 2n + 1. The partner of a last even tile would need a row outside the
+    // program.
+    let policy = &SchedulePolicy {
+        pairing: policy.pairing && program.tiles.is_multiple_of(2),
+        ..*policy
+    };
     let schedules: Vec<Result<_, PlaceError>> = phases
         .par_iter()
         .map(|phase| placing.schedule(phase, policy))
@@ -209,13 +212,9 @@ impl Shelves {
         }
     }
 
-    /// Address of a row. A borrowed partner may lie outside the program; it has shelves as well.
+    /// Address of a row.
     fn store(&mut self, tile: u32, words: &[u32]) -> u32 {
         let at = tile as usize;
-        if at >= self.used.len() {
-            self.used.resize(at + 1, 0);
-            self.known.resize(at + 1, HashMap::new());
-        }
         if let Some(&address) = self.known[at].get(words) {
             return address;
         }

@@ -66,14 +66,11 @@ pub(crate) fn blocks(view: &View, region: &Region, source: [u32; 3]) -> Vec<Bloc
         }
     };
     match *view {
-        View::Same { group, column } => push(
-            region.clone(),
-            Shift {
-                group: i64::from(group),
-                row: 0,
-                column: i64::from(column),
-            },
-        ),
+        View::Same { group, column } => {
+            let (group, column) = (i64::from(group), i64::from(column));
+            let row = 0;
+            push(region.clone(), Shift { group, row, column });
+        }
         View::SplitHeads {
             heads,
             tokens,

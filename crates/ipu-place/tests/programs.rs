@@ -12,6 +12,36 @@ use support::*;
 
 /// `x [8 x 64] * w` on a 2 x 1 x 2 grid of 4 tiles, weights `[32 x 64]` with their owners.
 fn gemm() -> Mid {
+    Mid {
+        tiles: 4,
+        tensors: gemm_tensors(),
+        steps: vec![
+            exchange("gather", &[(0, 1, View::SAME)]),
+            compute(
+                "gemm",
+                "gemm",
+                &[("left", 1), ("right", 2), ("out", 3)],
+                &[
+                    ("rows", measure("left", Measure::Rows, 1)),
+                    ("inner", measure("left", Measure::Columns, 1)),
+                    ("columns", measure("right", Measure::Rows, 1)),
+                ],
+            ),
+            exchange("scatter", &[(3, 4, View::SAME)]),
+            compute(
+                "reduce",
+                "reduce",
+                &[("source", 4), ("out", 5)],
+                &[
+                    ("count", measure("source", Measure::Area, 1)),
+                    ("parts", measure("source", Measure::Groups, 1)),
+                ],
+            ),
+        ],
+    }
+}
+
+fn gemm_tensors() -> Vec<Tensor> {
     let plain = Extent::plain;
     let rows = |row, column, replicas| owner(0, row, column, replicas);
     let x = tensor(
@@ -69,33 +99,7 @@ fn gemm() -> Mid {
         ),
         Storage::Output("y".into()),
     );
-    Mid {
-        tiles: 4,
-        tensors: vec![x, left, weights, partial, staged, out],
-        steps: vec![
-            exchange("gather", &[(0, 1, View::SAME)]),
-            compute(
-                "gemm",
-                "gemm",
-                &[("left", 1), ("right", 2), ("out", 3)],
-                &[
-                    ("rows", measure("left", Measure::Rows, 1)),
-                    ("inner", measure("left", Measure::Columns, 1)),
-                    ("columns", measure("right", Measure::Rows, 1)),
-                ],
-            ),
-            exchange("scatter", &[(3, 4, View::SAME)]),
-            compute(
-                "reduce",
-                "reduce",
-                &[("source", 4), ("out", 5)],
-                &[
-                    ("count", measure("source", Measure::Area, 1)),
-                    ("parts", measure("source", Measure::Groups, 1)),
-                ],
-            ),
-        ],
-    }
+    vec![x, left, weights, partial, staged, out]
 }
 
 #[test]
@@ -143,20 +147,23 @@ fn transients_use_the_aperture_between_host_steps() {
 /// Fused QKV columns to heads and back, heads of 12 padded to 16, two images of 5 tokens in 8.
 #[test]
 fn heads_are_split_and_joined() {
-    let tokens = Extent {
-        groups: 2,
-        logical: 5,
-        padded: 8,
-    };
-    let heads = |groups| Extent {
+    let extent = |groups, logical, padded| Extent {
         groups,
-        logical: 12,
-        padded: 16,
-    };
-    let one = |logical, padded| Extent {
-        groups: 1,
         logical,
         padded,
+    };
+    let (tokens, one) = (extent(2, 5, 8), (4, extent(1, 5, 8), extent(1, 12, 16)));
+    let heads = |groups| extent(groups, 12, 16);
+    let split = View::SplitHeads {
+        heads: 2,
+        tokens: 8,
+        depth: 16,
+        column: 32,
+    };
+    let join = View::JoinHeads {
+        heads: 2,
+        tokens: 8,
+        depth: 16,
     };
     let by_rows = tiling(1, (4, 4), (1, 1), owner(0, 1, 0, (1, 0)));
     let by_heads = tiling(4, (1, 1), (1, 1), owner(1, 0, 0, (1, 0)));
@@ -171,13 +178,13 @@ fn heads_are_split_and_joined() {
             ),
             tensor(
                 "k",
-                (4, one(5, 8), one(12, 16)),
+                one,
                 layout(Order::Panels(16), by_heads),
                 Storage::Transient,
             ),
             tensor(
                 "o",
-                (4, one(5, 8), one(12, 16)),
+                one,
                 layout(Order::Panels(16), by_heads),
                 Storage::Transient,
             ),
@@ -189,33 +196,10 @@ fn heads_are_split_and_joined() {
             ),
         ],
         steps: vec![
-            exchange(
-                "split",
-                &[(
-                    0,
-                    1,
-                    View::SplitHeads {
-                        heads: 2,
-                        tokens: 8,
-                        depth: 16,
-                        column: 32,
-                    },
-                )],
-            ),
+            exchange("split", &[(0, 1, split)]),
             map("work", 1, 2),
             fill("clear", 3, Filter::Padded),
-            exchange(
-                "join",
-                &[(
-                    2,
-                    3,
-                    View::JoinHeads {
-                        heads: 2,
-                        tokens: 8,
-                        depth: 16,
-                    },
-                )],
-            ),
+            exchange("join", &[(2, 3, join)]),
         ],
     };
     judged(&mid).unwrap();
@@ -455,8 +439,69 @@ fn failures_say_what_is_in_the_way() {
         compute.scalars.insert("rows".into(), ScalarRule::Const(5));
     }
     let error = place(&mid, &RESERVATIONS);
+    let PlaceError::Extent(extent) = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(
+        (extent.argument.as_str(), extent.needed, extent.available),
+        ("left", 320, 256)
+    );
+}
+
+#[test]
+fn refusals_of_a_mid_name_the_step() {
+    let place = |mid: &Mid| {
+        let policy = SchedulePolicy::default();
+        ipu_place::place(mid, &contracts(), &RESERVATIONS, &policy).unwrap_err()
+    };
+    let mut mid = gemm();
+    mid.steps[0] = exchange(
+        "gather",
+        &[(
+            0,
+            1,
+            View::Same {
+                group: 0,
+                column: 16,
+            },
+        )],
+    );
+    let error = place(&mid);
     assert!(
-        matches!(&error, PlaceError::Extent { argument, needed: 320, available: 256, .. } if argument == "left"),
+        matches!(&error, PlaceError::Uncovered { destination, tile: 1, missing: 64, .. } if destination == "left"),
         "{error}"
     );
+    mid.steps[0] = exchange("gather", &[(0, 1, View::SAME), (1, 3, View::SAME)]);
+    assert!(matches!(place(&mid), PlaceError::Hazard { tensor, .. } if tensor == "left"));
+    mid.steps[0] = exchange("gather", &[(0, 2, View::SAME)]);
+    assert!(matches!(place(&mid), PlaceError::ParameterWritten { .. }));
+    mid = gemm();
+    mid.tensors[1].layout.dtype = ipu_package::Dtype::F143;
+    assert!(matches!(place(&mid), PlaceError::Type { .. }));
+    mid = gemm();
+    mid.tensors[1].layout.order = Order::Panels(24);
+    assert!(matches!(
+        place(&mid),
+        PlaceError::Physical { columns: 32, .. }
+    ));
+    mid = gemm();
+    if let Step::Compute(compute) = &mut mid.steps[1] {
+        compute.kernel = "matmul".into();
+    }
+    assert!(matches!(place(&mid), PlaceError::UnknownKernel { kernel, .. } if kernel == "matmul"));
+    let good = gemm();
+    let candidates = [&mid, &good, &mid];
+    let policy = SchedulePolicy::default();
+    let (placed, failures) =
+        ipu_place::place_first(candidates, &contracts(), &RESERVATIONS, &policy);
+    assert_eq!((placed.is_some(), failures.len()), (true, 1));
+}
+
+#[test]
+fn threads_change_nothing() {
+    let on = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+        pool.unwrap().install(|| judged(&sequence()).unwrap())
+    };
+    assert_eq!(on(1), on(3));
 }

@@ -52,23 +52,32 @@ fn random_layout(dice: &mut Dice, tiles: u32, shape: Shape, dtype: Dtype, unit: 
         Split::new(parts, grain)
     };
     let groups = split(dice, shape.0, 1, &mut room);
-    let (outer, outer_columns) = (
-        split(dice, rows, row_grain, &mut room),
-        split(dice, columns, column_grain, &mut room),
-    );
-    let cuts = |outer| Cuts {
-        outer,
-        inner: Split::WHOLE,
+    let mut cuts = |dice: &mut Dice, size: u32, grain: u32| {
+        let outer = split(dice, size, grain, &mut room);
+        // The last outer part is the smallest: what fits there fits everywhere.
+        let last = outer.part(&(0..size), outer.parts - 1);
+        let inner = split(dice, last.end - last.start, grain, &mut room);
+        Cuts { outer, inner }
     };
-    let (rows, columns) = (cuts(outer), cuts(outer_columns));
+    let (rows, columns) = (
+        cuts(dice, rows, row_grain),
+        cuts(dice, columns, column_grain),
+    );
     let replicas = dice.between(1, room.min(3));
     // Mixed radix strides, in a random nesting of axes and replicas.
-    let parts = [groups.parts, outer.parts, outer_columns.parts, replicas];
-    let mut nesting = [0, 1, 2, 3];
-    for at in (1..4).rev() {
+    let parts = [
+        groups.parts,
+        rows.outer.parts,
+        rows.inner.parts,
+        columns.outer.parts,
+        columns.inner.parts,
+        replicas,
+    ];
+    let mut nesting = [0, 1, 2, 3, 4, 5];
+    for at in (1..6).rev() {
         nesting.swap(at, dice.below(at as u32 + 1) as usize);
     }
-    let mut strides = [0; 4];
+    let mut strides = [0; 6];
     let mut stride = 1;
     for axis in nesting {
         strides[axis] = stride;
@@ -85,11 +94,11 @@ fn random_layout(dice: &mut Dice, tiles: u32, shape: Shape, dtype: Dtype, unit: 
             owner: Owner {
                 base: dice.below(tiles),
                 group: strides[0],
-                row: (strides[1], 0),
-                column: (strides[2], 0),
+                row: (strides[1], strides[2]),
+                column: (strides[3], strides[4]),
                 replica: Replicas {
                     outer: (1, 0),
-                    inner: (replicas, strides[3]),
+                    inner: (replicas, strides[5]),
                 },
             },
         },
@@ -156,23 +165,20 @@ fn random_view(dice: &mut Dice, source: Shape, unit: u32) -> (Shape, View) {
     (shape, View::Same { group, column })
 }
 
+fn random_shape(dice: &mut Dice, unit: u32) -> Shape {
+    let (rows, columns) = (random_extent(dice, 20, 1), random_extent(dice, 12, unit));
+    if dice.below(2) == 0 {
+        return (1, repeated(rows, 2), repeated(columns, dice.between(1, 3)));
+    }
+    (dice.between(1, 4), rows, columns)
+}
+
 fn random_mid(dice: &mut Dice) -> Mid {
-    let tiles = dice.between(1, 6);
+    let tiles = dice.between(1, 8);
     let dtype = dice.pick(&[Dtype::F16, Dtype::F32, Dtype::F143]);
     let unit = dice.pick(&[4, 8]) / dtype.bytes();
     let looped = dice.below(3) == 0;
-    let mut shape = (
-        dice.between(1, 4),
-        random_extent(dice, 20, 1),
-        random_extent(dice, 12, unit),
-    );
-    if dice.below(2) == 0 {
-        shape = (
-            1,
-            repeated(shape.1, 2),
-            repeated(shape.2, dice.between(1, 3)),
-        );
-    }
+    let mut shape = random_shape(dice, unit);
     let names = (0..if looped { 2 } else { 1 }).map(|at| format!("p.{at}"));
     let parameter = Storage::Parameter(names.collect());
     let storage = if dice.below(2) == 0 {
@@ -231,7 +237,7 @@ fn random_mid(dice: &mut Dice) -> Mid {
 #[test]
 fn random_worlds_hold_what_they_say() {
     let mut dice = Dice(0x5eed_0123_4567_89ab);
-    let (mut placed, mut fragments, mut transfers, mut refused) = (0, 0, 0, 0);
+    let (mut placed, mut fragments, mut transfers) = (0, 0, 0);
     for world in 0..400 {
         let mid = random_mid(&mut dice);
         match judged(&mid) {
@@ -241,7 +247,6 @@ fn random_worlds_hold_what_they_say() {
             }
             // On a lone tile nobody else can receive what no local copy moves.
             Err(PlaceError::Fragment { .. }) if mid.tiles == 1 => fragments += 1,
-            Err(PlaceError::Exchange { .. }) => refused += 1,
             Err(error) => panic!(
                 "world {world}: {error}\n{}",
                 serde_json::to_string(&mid).unwrap()
@@ -250,6 +255,6 @@ fn random_worlds_hold_what_they_say() {
     }
     assert!(
         placed > 350 && transfers > 300,
-        "{placed} {fragments} {transfers} {refused}"
+        "{placed} {fragments} {transfers}"
     );
 }

@@ -9,6 +9,7 @@ pub mod code;
 pub mod context;
 pub mod exec;
 pub mod fault;
+mod fused;
 pub mod harness;
 pub mod host;
 pub mod machine;

@@ -197,6 +197,15 @@ impl Coefficients {
         (&self.wide[phase * row..][..row], self.wide_taint[phase])
     }
 
+    /// The widened coefficients of all phases, `[phase][k][lane]`, when all are defined.
+    pub fn all_phases(&mut self, kind: Wide) -> Option<&[f32]> {
+        let (_, mut taint) = self.phase(kind, 0);
+        for phase in &self.wide_taint {
+            taint |= phase;
+        }
+        (taint == 0).then_some(&self.wide)
+    }
+
     #[cold]
     fn widen(&mut self, kind: Wide) {
         let phases = if matches!(kind, Wide::F32 { .. }) {

@@ -66,6 +66,22 @@ impl Memory {
         Ok((value, undefined))
     }
 
+    /// Load 64 bits from an address that was checked before.
+    #[inline(always)]
+    pub fn load64_checked(&self, address: u32) -> u64 {
+        let at = (address.wrapping_sub(SRAM_BASE) / 4) as usize;
+        let pair: &[u32; 2] = self.words[at..at + 2].try_into().expect("two words");
+        u64::from(pair[0]) | u64::from(pair[1]) << 32
+    }
+
+    /// Store 64 defined bits to an address that was checked before.
+    #[inline(always)]
+    pub fn store64_checked(&mut self, address: u32, value: u64) {
+        let at = (address.wrapping_sub(SRAM_BASE) / 4) as usize;
+        self.words[at..at + 2].copy_from_slice(&[value as u32, (value >> 32) as u32]);
+        self.defined[at / 64] |= 3 << (at % 64);
+    }
+
     /// Check a 128-bit access, which needs interleaved memory.
     #[inline(always)]
     pub fn check128(&self, address: u32) -> Exec<()> {

@@ -75,15 +75,43 @@ fn narrow_word(value: f32, overflow: NanOnOverflow) -> u32 {
 /// Four F16 lanes widened.
 #[inline(always)]
 pub fn widen4(bits: u64) -> [f32; 4] {
-    let codes: [u16; 4] = std::array::from_fn(|i| (bits >> (16 * i)) as u16);
-    codes.map(widen)
+    let mut values = [0.0; 4];
+    for (i, value) in values.iter_mut().enumerate() {
+        *value = widen((bits >> (16 * i)) as u16);
+    }
+    values
 }
 
 /// Four lanes rounded to F16.
 #[inline(always)]
 pub fn narrow4(values: [f32; 4], overflow: NanOnOverflow) -> u64 {
-    let codes = values.map(|value| narrow_word(value, overflow));
+    let mut codes = [0; 4];
+    for (code, value) in codes.iter_mut().zip(values) {
+        *code = narrow_word(value, overflow);
+    }
     u64::from(codes[0] | codes[1] << 16) | u64::from(codes[2] | codes[3] << 16) << 32
+}
+
+/// Conversions of four lanes, in portable code or with instructions of the processor. All give the
+/// same results, except for the bits of a NaN that stays F32.
+pub trait Lanes {
+    fn widen4(bits: u64) -> [f32; 4];
+    fn narrow4(values: [f32; 4], overflow: NanOnOverflow) -> u64;
+}
+
+/// Conversions without special instructions.
+pub struct Portable;
+
+impl Lanes for Portable {
+    #[inline(always)]
+    fn widen4(bits: u64) -> [f32; 4] {
+        widen4(bits)
+    }
+
+    #[inline(always)]
+    fn narrow4(values: [f32; 4], overflow: NanOnOverflow) -> u64 {
+        narrow4(values, overflow)
+    }
 }
 
 /// Unary special functions.

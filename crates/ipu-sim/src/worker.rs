@@ -12,6 +12,7 @@ use crate::code::{CodeMap, Line, LineKind, broken};
 use crate::context::Context;
 use crate::exec::{BranchOp, Shared, aux, commit, main, undefined_control};
 use crate::fault::{Exec, FaultKind, Use};
+use crate::numeric::{Lanes, Portable};
 use crate::op::{Micro, Op};
 
 /// Issues after which a launch counts as one that never ends.
@@ -69,12 +70,12 @@ impl Launch<'_> {
         if DATA && crate::vector::has_wide_vectors() {
             return crate::vector::run_wide(self, w, shared);
         }
-        self.interpret::<DATA>(w, shared)
+        self.interpret::<DATA, Portable>(w, shared)
     }
 
     /// The interpreter, compiled for the vector width of its caller.
     #[inline(always)]
-    pub(crate) fn interpret<const DATA: bool>(
+    pub(crate) fn interpret<const DATA: bool, V: Lanes>(
         &self,
         w: &mut Context,
         shared: &mut Shared,
@@ -94,14 +95,14 @@ impl Launch<'_> {
                     LineKind::Main => {
                         main::<DATA>(&line.main, w, shared.memory).map_err(at(here))?
                     }
-                    LineKind::Aux => auxiliary::<DATA>(line, w, shared).map_err(at(here))?,
+                    LineKind::Aux => auxiliary::<DATA, V>(line, w, shared).map_err(at(here))?,
                     LineKind::Bundle => {
-                        both::<DATA>(line, w, shared).map_err(at(here))?;
+                        both::<DATA, V>(line, w, shared).map_err(at(here))?;
                         words = 2;
                     }
                     LineKind::Control(paired) => {
                         let flow = self
-                            .control::<DATA>(line, paired, here, w, shared, &mut done)
+                            .control::<DATA, V>(line, paired, here, w, shared, &mut done)
                             .map_err(at(here))?;
                         words = 1 + usize::from(paired);
                         done.issues += u64::from(line.issues);
@@ -126,7 +127,7 @@ impl Launch<'_> {
                             Flow::Repeat { count, bundles } => {
                                 let from = i + words;
                                 let body = body(lines, base, from, bundles).map_err(at(here))?;
-                                done.issues += repeat::<DATA>(body, count, w, shared).map_err(
+                                done.issues += repeat::<DATA, V>(body, count, w, shared).map_err(
                                     |(k, kind)| at(base + 4 * (from + 2 * k) as u32)(kind),
                                 )?;
                                 i = from + 2 * bundles;
@@ -150,7 +151,7 @@ impl Launch<'_> {
     }
 
     /// A control or system instruction; what stands beside it runs too.
-    fn control<const DATA: bool>(
+    fn control<const DATA: bool, V: Lanes>(
         &self,
         line: &Line,
         paired: bool,
@@ -197,7 +198,7 @@ impl Launch<'_> {
             _ => return Err(Box::new(FaultKind::Bundle("supervisor operation"))),
         };
         if paired {
-            auxiliary::<DATA>(line, w, shared)?;
+            auxiliary::<DATA, V>(line, w, shared)?;
         }
         Ok(flow)
     }
@@ -253,9 +254,13 @@ pub fn branch<const DATA: bool>(
 }
 
 #[inline(always)]
-fn auxiliary<const DATA: bool>(line: &Line, w: &mut Context, shared: &mut Shared) -> Exec<()> {
+fn auxiliary<const DATA: bool, V: Lanes>(
+    line: &Line,
+    w: &mut Context,
+    shared: &mut Shared,
+) -> Exec<()> {
     if DATA {
-        let out = aux(&line.aux, w, shared.coefficients)?;
+        let out = aux::<V>(&line.aux, w, shared.coefficients)?;
         commit(&line.aux, w, out);
     }
     Ok(())
@@ -263,9 +268,13 @@ fn auxiliary<const DATA: bool>(line: &Line, w: &mut Context, shared: &mut Shared
 
 /// A bundle: both slots read the state before it.
 #[inline(always)]
-pub fn both<const DATA: bool>(line: &Line, w: &mut Context, shared: &mut Shared) -> Exec<()> {
+pub fn both<const DATA: bool, V: Lanes>(
+    line: &Line,
+    w: &mut Context,
+    shared: &mut Shared,
+) -> Exec<()> {
     if DATA {
-        let out = aux(&line.aux, w, shared.coefficients)?;
+        let out = aux::<V>(&line.aux, w, shared.coefficients)?;
         main::<DATA>(&line.main, w, shared.memory)?;
         commit(&line.aux, w, out);
     } else {
@@ -291,7 +300,7 @@ fn body(lines: &[Line], base: u32, from: usize, bundles: usize) -> Exec<&[Line]>
 
 /// Run a repeat body. An error carries the bundle's number.
 #[inline(always)]
-fn repeat<const DATA: bool>(
+fn repeat<const DATA: bool, V: Lanes>(
     body: &[Line],
     count: u32,
     w: &mut Context,
@@ -301,9 +310,14 @@ fn repeat<const DATA: bool>(
     if !DATA && crate::skip::advance(body, count, w) {
         return Ok(issues * u64::from(count));
     }
-    for _ in 0..count {
+    let fused = if DATA {
+        crate::fused::run::<V>(body, count, w, shared)
+    } else {
+        0
+    };
+    for _ in fused..count {
         for (k, line) in body.iter().step_by(2).enumerate() {
-            both::<DATA>(line, w, shared).map_err(|kind| (k, kind))?;
+            both::<DATA, V>(line, w, shared).map_err(|kind| (k, kind))?;
         }
     }
     Ok(issues * u64::from(count))

@@ -1,19 +1,22 @@
 //! Pointwise, layernorm, softmax and merge kernels against scalar references, case by case.
 
-mod runner_b;
+mod support;
 
 use std::collections::BTreeMap;
 
 use half::f16;
-use runner_b::{Data, Kernel, Layout, Output, Random, Scalars, family, report};
+use support::judged::{Alias, Outputs};
+use support::{Data, Kernel, Layout, Random, Scalars, family, report};
 
 type Inputs = BTreeMap<&'static str, Data>;
-type Outputs = BTreeMap<String, Output>;
 type Judge = Box<dyn Fn(&Outputs)>;
 /// Inputs of a shape, and a judge of its outputs.
 type Shape = fn(&Scalars, &mut Random) -> (Inputs, Judge);
 
-type Aliases = &'static [(&'static str, &'static str)];
+/// A number of a closed range.
+type Draw<'a> = &'a mut dyn FnMut(i64, i64) -> i64;
+type Drawn = Vec<(&'static str, i64)>;
+type Aliases = &'static [Alias];
 
 /// A kernel under test: family, name, outputs that may stand on inputs, shape, and a legal shape
 /// made of random numbers.
@@ -22,7 +25,7 @@ struct Subject {
     name: &'static str,
     aliases: Aliases,
     shape: Shape,
-    random: fn(&mut dyn FnMut(i64, i64) -> i64) -> Vec<(&'static str, i64)>,
+    random: fn(Draw) -> Drawn,
 }
 
 fn find<'a>(kernels: &'a [Kernel], name: &str) -> &'a Kernel {
@@ -33,18 +36,18 @@ fn find<'a>(kernels: &'a [Kernel], name: &str) -> &'a Kernel {
 /// Run every case of a kernel in every layout; cycles are the same in all.
 fn run(kernel: &Kernel, aliases: Aliases, shape: Shape) {
     let name = &kernel.contract.name;
-    let mut layouts = vec![Layout::Elements, Layout::Dense];
-    layouts.extend(
-        aliases
-            .iter()
-            .map(|&(out, input)| Layout::InPlace(out, input)),
-    );
+    let plain = kernel.layouts().into_iter().map(|layout| (layout, None));
+    let in_place = aliases
+        .iter()
+        .map(|&alias| (Layout::DenseRegion1, Some(alias)));
+    let layouts: Vec<(Layout, Option<Alias>)> = plain.chain(in_place).collect();
     for case in &kernel.contract.cases {
-        let mut random = Random::new(case.args.values().fold(7, |h, v| h * 31 + *v as u64));
+        let mix = |h: u64, v: &i64| h.wrapping_mul(31).wrapping_add(*v as u64);
+        let mut random = Random::new(case.args.values().fold(7, mix));
         let (inputs, judge) = shape(&case.args, &mut random);
         let mut first = None;
-        for &layout in &layouts {
-            let (outputs, result) = kernel.run(layout, &case.args, &inputs);
+        for &(layout, alias) in &layouts {
+            let (outputs, result) = kernel.outputs(layout, alias, &case.args, &inputs);
             judge(&outputs);
             let first = first.get_or_insert_with(|| result.clone());
             assert_eq!(*first, result, "{name} {} {layout:?}", case.name);
@@ -74,16 +77,35 @@ fn ulp(value: f64) -> f64 {
     libm::exp2(exponent - 10.0)
 }
 
+fn data(values: &[f16]) -> Data {
+    Data::halves(values.iter().map(|value| value.to_bits()))
+}
+
+fn read_halves(bytes: &[u8]) -> Vec<f16> {
+    let half = |two: &[u8]| f16::from_le_bytes([two[0], two[1]]);
+    bytes.chunks(2).map(half).collect()
+}
+
+fn read_singles(bytes: &[u8]) -> Vec<f32> {
+    let single = |four: &[u8]| f32::from_le_bytes(four.try_into().expect("four bytes"));
+    bytes.chunks(4).map(single).collect()
+}
+
+/// About normal with this spread.
+fn normal(random: &mut Random, spread: f32) -> f32 {
+    (0..6).map(|_| random.unit()).sum::<f32>() / 1.414 * spread
+}
+
 fn halves(random: &mut Random, count: usize, spread: f32) -> Vec<f16> {
     (0..count)
-        .map(|_| f16::from_f32(random.normal(spread)))
+        .map(|_| f16::from_f32(normal(random, spread)))
         .collect()
 }
 
 fn named<const N: usize>(pairs: [(&'static str, &[f16]); N]) -> Inputs {
     pairs
         .into_iter()
-        .map(|(name, values)| (name, Data::halves(values)))
+        .map(|(name, values)| (name, data(values)))
         .collect()
 }
 
@@ -128,7 +150,7 @@ fn add(scalars: &Scalars, random: &mut Random) -> (Inputs, Judge) {
     let (a, b) = (halves(random, count, 20.0), halves(random, count, 1.0));
     let inputs = named([("a", &a), ("b", &b)]);
     let judge = move |outputs: &Outputs| {
-        for (i, y) in outputs["out"].halves().into_iter().enumerate() {
+        for (i, y) in read_halves(&outputs["out"]).into_iter().enumerate() {
             assert_eq!(y, narrow(a[i].to_f64() + b[i].to_f64()), "{i}");
         }
     };
@@ -137,13 +159,13 @@ fn add(scalars: &Scalars, random: &mut Random) -> (Inputs, Judge) {
 
 fn add_columns(scalars: &Scalars, random: &mut Random) -> (Inputs, Judge) {
     let (a, b, sums) = columns(scalars, random);
-    let judge = move |outputs: &Outputs| assert_eq!(outputs["out"].halves(), sums);
+    let judge = move |outputs: &Outputs| assert_eq!(read_halves(&outputs["out"]), sums);
     (named([("a", &a), ("b", &b)]), Box::new(judge))
 }
 
 fn bias_gelu(scalars: &Scalars, random: &mut Random) -> (Inputs, Judge) {
     let (a, b, sums) = columns(scalars, random);
-    let judge = move |outputs: &Outputs| judge_gelu(&sums, &outputs["out"].halves());
+    let judge = move |outputs: &Outputs| judge_gelu(&sums, &read_halves(&outputs["out"]));
     (named([("a", &a), ("b", &b)]), Box::new(judge))
 }
 
@@ -158,7 +180,7 @@ fn gelu_dense(scalars: &Scalars, random: &mut Random) -> (Inputs, Judge) {
         _ => halves(random, count, 3.0),
     };
     let inputs = named([("a", &a)]);
-    let judge = move |outputs: &Outputs| judge_gelu(&a, &outputs["out"].halves());
+    let judge = move |outputs: &Outputs| judge_gelu(&a, &read_halves(&outputs["out"]));
     (inputs, Box::new(judge))
 }
 
@@ -169,12 +191,12 @@ fn layernorm(scalars: &Scalars, random: &mut Random) -> (Inputs, Judge) {
     let mut x = Vec::new();
     for r in 0..rows {
         let (centre, spread) = ([0.0, 30.0, -5.0][r % 3], [1.0, 0.5, 40.0][r % 3]);
-        x.extend((0..columns).map(|_| f16::from_f32(centre + random.normal(spread))));
+        x.extend((0..columns).map(|_| f16::from_f32(centre + normal(random, spread))));
     }
     let (scale, bias) = (halves(random, columns, 1.0), halves(random, columns, 0.5));
     let inputs = named([("x", &x), ("scale", &scale), ("bias", &bias)]);
     let judge = move |outputs: &Outputs| {
-        let out = outputs["out"].halves();
+        let out = read_halves(&outputs["out"]);
         for (x, out) in x.chunks(columns).zip(out.chunks(columns)) {
             let count = columns as f64;
             let mean = x.iter().map(|x| x.to_f64()).sum::<f64>() / count;
@@ -245,10 +267,12 @@ impl Softmax {
             .map(order)
             .map(|(r, k)| self.scores[r * self.keys + k])
             .collect();
-        let mut data = Data::halves(&values);
-        for (i, defined) in data.defined.iter_mut().enumerate() {
-            *defined = order(2 * i).1 < self.valid;
-        }
+        let mut data = data(&values);
+        data.holes = (0..values.len())
+            .step_by(2)
+            .filter(|&i| order(i).1 >= self.valid)
+            .map(|i| 2 * i as u32..2 * i as u32 + 4)
+            .collect();
         data
     }
 
@@ -287,7 +311,7 @@ fn softmax_f16(scalars: &Scalars, random: &mut Random) -> (Inputs, Judge) {
     let softmax = Softmax::new(scalars, random);
     let inputs = BTreeMap::from([("scores", softmax.panels())]);
     let judge = move |outputs: &Outputs| {
-        let out = outputs["out"].halves();
+        let out = read_halves(&outputs["out"]);
         for (r, k) in (0..softmax.rows).flat_map(|r| (0..softmax.keys).map(move |k| (r, k))) {
             let y = out[k / 16 * softmax.rows * 16 + r * 16 + k % 16];
             let wanted = match k < softmax.valid {
@@ -300,7 +324,7 @@ fn softmax_f16(scalars: &Scalars, random: &mut Random) -> (Inputs, Judge) {
                 "row {r} key {k}: {y}, not {wanted}"
             );
         }
-        softmax.judge_sums(&outputs["sums"].singles());
+        softmax.judge_sums(&read_singles(&outputs["sums"]));
     };
     (inputs, Box::new(judge))
 }
@@ -310,7 +334,7 @@ fn softmax_f143(scalars: &Scalars, random: &mut Random) -> (Inputs, Judge) {
     let inputs = BTreeMap::from([("scores", softmax.panels())]);
     let unit = libm::exp2(-(scalars["out_scale"] as f64));
     let judge = move |outputs: &Outputs| {
-        let out = outputs["out"].bytes();
+        let out = &outputs["out"];
         for (r, k) in (0..softmax.rows).flat_map(|r| (0..softmax.keys).map(move |k| (r, k))) {
             let y = out[k / 32 * softmax.rows * 32 + r * 32 + k % 32];
             let wanted = match k < softmax.valid {
@@ -319,7 +343,7 @@ fn softmax_f143(scalars: &Scalars, random: &mut Random) -> (Inputs, Judge) {
             };
             assert_eq!(y, wanted, "row {r} key {k}");
         }
-        softmax.judge_sums(&outputs["sums"].singles());
+        softmax.judge_sums(&read_singles(&outputs["sums"]));
     };
     (inputs, Box::new(judge))
 }
@@ -331,9 +355,9 @@ fn merge(scalars: &Scalars, random: &mut Random) -> (Inputs, Judge) {
     let partials = halves(random, (count - 1) * stride + piece, 50.0);
     let sums: Vec<f32> = (0..rows).map(|_| 300.0 + 290.0 * random.unit()).collect();
     let mut inputs = named([("partials", &partials)]);
-    inputs.insert("sums", Data::singles(&sums));
+    inputs.insert("sums", Data::words(sums.iter().map(|sum| sum.to_bits())));
     let judge = move |outputs: &Outputs| {
-        for (i, y) in outputs["out"].halves().into_iter().enumerate() {
+        for (i, y) in read_halves(&outputs["out"]).into_iter().enumerate() {
             let total: f64 = (0..count).map(|p| partials[p * stride + i].to_f64()).sum();
             let reference = total / f64::from(sums[i / 16 % rows]);
             let error = (y.to_f64() - reference).abs();
@@ -421,7 +445,7 @@ const SUBJECTS: [Subject; 8] = [
     },
 ];
 
-fn random_columns(draw: &mut dyn FnMut(i64, i64) -> i64) -> Vec<(&'static str, i64)> {
+fn random_columns(draw: Draw) -> Drawn {
     let width = 4 * [1, 4, 4, 18, draw(1, 60)][draw(0, 4) as usize];
     vec![
         ("outer", draw(1, 7)),
@@ -430,7 +454,7 @@ fn random_columns(draw: &mut dyn FnMut(i64, i64) -> i64) -> Vec<(&'static str, i
     ]
 }
 
-fn random_softmax(draw: &mut dyn FnMut(i64, i64) -> i64, panel: i64) -> Vec<(&'static str, i64)> {
+fn random_softmax(draw: Draw, panel: i64) -> Drawn {
     let keys = panel * draw(1, 30);
     let valid = keys - draw(0, i64::min(keys - 1, 4 * panel));
     let scale = i64::from(0.117_851_13_f32.to_bits());
@@ -478,7 +502,10 @@ fn random_shapes() {
                 .map(|(name, value)| (name.to_owned(), value))
                 .collect();
             let (inputs, judge) = (subject.shape)(&scalars, &mut random);
-            judge(&kernel.run(Layout::Dense, &scalars, &inputs).0);
+            let outputs = kernel
+                .outputs(Layout::DenseRegion1, None, &scalars, &inputs)
+                .0;
+            judge(&outputs);
         }
     }
 }

@@ -70,8 +70,8 @@ pub(super) fn allocations(placed: &Placed) -> Result<(), Fault> {
                 address: start,
             });
         }
-        if start % allocation.align != 0
-            || (allocation.members > 1 && allocation.stride % allocation.align != 0)
+        if !start.is_multiple_of(allocation.align)
+            || (allocation.members > 1 && !allocation.stride.is_multiple_of(allocation.align))
         {
             return Err(Fault::Alignment {
                 allocation: index as u32,

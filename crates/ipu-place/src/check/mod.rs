@@ -6,6 +6,7 @@
 //! Not here: whether values arrive (`replay`), whether rows do what the transfers ask
 //! (`ipu_exchange::check`).
 
+mod labels;
 mod memory;
 mod replay;
 mod uses;

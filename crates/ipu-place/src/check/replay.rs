@@ -12,89 +12,19 @@
 use std::collections::BTreeMap;
 
 use ipu_ir::contract::{Arg, Contract};
-use ipu_ir::layout::{Extent, Region};
-use ipu_ir::mid::{Compute, Copy, Exchange, Mid, Step as MidStep, Storage, Tensor, View};
-use ipu_ir::program::{Call, HostBinding, Place, Placed, Step, Transfer, Word};
-use ipu_package::{Role, Span};
+use ipu_ir::layout::Region;
+use ipu_ir::mid::{Compute, Copy, Exchange, Mid, Step as MidStep, Storage};
+use ipu_ir::program::{Call, Place, Placed, Step, Transfer, Word};
+use ipu_package::Role;
 
+use super::labels::{
+    NOTHING, ZERO, coordinates, elements, index, label, logical_of, name_label, spanned, viewed,
+};
 use super::{Fault, address};
 
 const BASE: u32 = 0x4c000;
 const END: u32 = 0xe8000;
 const APERTURE: (u32, u32) = (0x50000, 0x58000);
-const NOTHING: u64 = 0;
-/// What the host writes into padding.
-const ZERO: u64 = 8;
-
-/// A label; the low three bits are free for the byte of the element.
-fn label(parts: &[u64]) -> u64 {
-    let mut hash = 0x9e37_79b9_7f4a_7c15u64;
-    for part in parts {
-        hash = (hash ^ part).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        hash ^= hash >> 29;
-    }
-    (hash | 16) & !7
-}
-
-fn name_label(name: &str, row: u32, column: u32, invocation: u64) -> u64 {
-    let mut parts: Vec<u64> = name.bytes().map(u64::from).collect();
-    parts.extend([invocation, u64::from(row), u64::from(column)]);
-    label(&parts)
-}
-
-fn logical_of(extent: &Extent, at: u32) -> Option<u32> {
-    let (run, inside) = (at / extent.padded, at % extent.padded);
-    (inside < extent.logical).then_some(run * extent.logical + inside)
-}
-
-fn spanned(spans: &[Span], at: u32) -> Option<u32> {
-    let span = spans
-        .iter()
-        .find(|span| (span.device..span.device + span.count).contains(&at));
-    span.map(|span| span.logical + at - span.device)
-}
-
-fn index(tensor: &Tensor, at: [u32; 3]) -> usize {
-    ((at[0] * tensor.rows.size() + at[1]) * tensor.columns.size() + at[2]) as usize
-}
-
-fn coordinates(region: &Region) -> impl Iterator<Item = [u32; 3]> + '_ {
-    region.groups.clone().flat_map(move |group| {
-        region.rows.clone().flat_map(move |row| {
-            let columns = region.columns.clone();
-            columns.map(move |column| [group, row, column])
-        })
-    })
-}
-
-/// The source coordinate of a destination coordinate.
-fn viewed(view: &View, [group, row, column]: [u32; 3]) -> [u32; 3] {
-    match *view {
-        View::Same {
-            group: first,
-            column: from,
-        } => [group + first, row, column + from],
-        View::SplitHeads {
-            heads,
-            tokens,
-            depth,
-            column: from,
-        } => [
-            0,
-            group / heads * tokens + row,
-            from + group % heads * depth + column,
-        ],
-        View::JoinHeads {
-            heads,
-            tokens,
-            depth,
-        } => [
-            row / tokens * heads + column / depth,
-            row % tokens,
-            column % depth,
-        ],
-    }
-}
 
 struct Replay<'a> {
     mid: &'a Mid,
@@ -531,19 +461,4 @@ impl Replay<'_> {
         }
         Ok(())
     }
-}
-
-/// Device row, device column and element offset of everything in a binding.
-fn elements(binding: &HostBinding) -> impl Iterator<Item = (u32, u32, u32)> {
-    let HostBinding {
-        order,
-        row,
-        column,
-        rows,
-        columns,
-        ..
-    } = *binding;
-    (0..rows).flat_map(move |r| {
-        (0..columns).map(move |c| (row + r, column + c, order.offset(rows, columns, r, c)))
-    })
 }

@@ -160,7 +160,7 @@ impl Walk<'_> {
         if u64::from(place.offset) + bytes > u64::from(allocation.bytes) {
             return Err(self.fault(place, "is shorter than the argument"));
         }
-        if start % pointer.align != 0 || last % pointer.align != 0 {
+        if !start.is_multiple_of(pointer.align) || !last.is_multiple_of(pointer.align) {
             return Err(self.fault(place, "is not aligned for the argument"));
         }
         if pointer.class == MemoryClass::Interleaved && start < 0x80000 {

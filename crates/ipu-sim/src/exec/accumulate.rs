@@ -4,7 +4,7 @@
 
 use super::Out;
 use crate::context::Context;
-use crate::numeric::{narrow, widen};
+use crate::numeric::{Lanes, narrow, widen};
 use crate::op::Micro;
 
 /// Operations on the accumulators of a worker.
@@ -87,6 +87,15 @@ impl Addend {
             Addend::Square => *acc = x.mul_add(x, *acc),
         }
     }
+
+    /// As [`Addend::add`] for a widened F16, whose square is exact in F32.
+    #[inline(always)]
+    fn add_half(self, acc: &mut f32, x: f32) {
+        match self {
+            Addend::Square => *acc += x * x,
+            other => other.add(acc, x),
+        }
+    }
 }
 
 /// The accumulators of `lanes` lanes that a taint of single words reaches.
@@ -97,16 +106,16 @@ fn lane_taint(words: u32, lanes: usize, lanes_per_word: usize) -> u16 {
 }
 
 #[inline(always)]
-pub fn apply(op: AccOp, micro: &Micro, w: &mut Context) -> Out {
+pub fn apply<V: Lanes>(op: AccOp, micro: &Micro, w: &mut Context) -> Out {
     let r = micro.r;
     match op {
         AccOp::Halves { lanes, form } => {
             let source = [w.a64(r[0]), w.a64(r[0] + 2)];
             let lanes = usize::from(lanes);
-            for lane in 0..lanes {
-                // Squares of F16 are exact in F32, so multiply and add are fused alike.
-                let x = half(source[lane / 4], lane);
-                form.add(&mut w.matrix.acc[2 * lane], x);
+            for (i, &bits) in source[..lanes / 4].iter().enumerate() {
+                for (lane, x) in V::widen4(bits).into_iter().enumerate() {
+                    form.add_half(&mut w.matrix.acc[2 * (4 * i + lane)], x);
+                }
             }
             w.matrix.acc_taint |= lane_taint(w.a_taint >> r[0], lanes, 2);
             Out::default()

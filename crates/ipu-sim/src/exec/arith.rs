@@ -3,7 +3,7 @@
 //! F16 sums, differences and products are computed in F32 and rounded once, which equals the
 //! direct rounding. A comparison gives all ones or all zeros in each lane.
 
-use crate::numeric::{NanOnOverflow, max, min, narrow4, widen, widen4};
+use crate::numeric::{Lanes, NanOnOverflow, max, min, widen};
 
 /// Operations on F16 lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,13 +49,23 @@ impl HalfOp {
 }
 
 #[inline(always)]
-fn map(x: u64, y: u64, f: impl Fn(f32, f32) -> u16) -> u64 {
-    let (x, y) = (widen4(x), widen4(y));
+fn map<V: Lanes>(x: u64, y: u64, f: impl Fn(f32, f32) -> u16) -> u64 {
+    let (x, y) = (V::widen4(x), V::widen4(y));
     let mut result = 0;
     for i in 0..4 {
         result |= u64::from(f(x[i], y[i])) << (16 * i);
     }
     result
+}
+
+#[inline(always)]
+fn four<V: Lanes>(x: u64, y: u64, overflow: NanOnOverflow, f: impl Fn(f32, f32) -> f32) -> u64 {
+    let (x, y) = (V::widen4(x), V::widen4(y));
+    let mut values = [0.0; 4];
+    for i in 0..4 {
+        values[i] = f(x[i], y[i]);
+    }
+    V::narrow4(values, overflow)
 }
 
 fn mask16(condition: bool) -> u16 {
@@ -64,29 +74,25 @@ fn mask16(condition: bool) -> u16 {
 
 /// Four lanes; a two-lane instruction ignores the upper ones.
 #[inline(always)]
-pub fn half(op: HalfOp, x: u64, y: u64, overflow: NanOnOverflow) -> u64 {
-    let four = |f: fn(f32, f32) -> f32| {
-        let (x, y) = (widen4(x), widen4(y));
-        narrow4(std::array::from_fn(|i| f(x[i], y[i])), overflow)
-    };
+pub fn half<V: Lanes>(op: HalfOp, x: u64, y: u64, overflow: NanOnOverflow) -> u64 {
     match op {
-        HalfOp::Add => four(|x, y| x + y),
-        HalfOp::Sub => four(|x, y| x - y),
-        HalfOp::Mul => four(|x, y| x * y),
-        HalfOp::Max => four(|x, y| max(x, y)),
-        HalfOp::Min => four(|x, y| min(x, y)),
-        HalfOp::AbsAdd => four(|x, y| x.abs() + y.abs()),
-        HalfOp::AbsMax => four(|x, y| max(x.abs(), y.abs())),
+        HalfOp::Add => four::<V>(x, y, overflow, |x, y| x + y),
+        HalfOp::Sub => four::<V>(x, y, overflow, |x, y| x - y),
+        HalfOp::Mul => four::<V>(x, y, overflow, |x, y| x * y),
+        HalfOp::Max => four::<V>(x, y, overflow, |x, y| max(x, y)),
+        HalfOp::Min => four::<V>(x, y, overflow, |x, y| min(x, y)),
+        HalfOp::AbsAdd => four::<V>(x, y, overflow, |x, y| x.abs() + y.abs()),
+        HalfOp::AbsMax => four::<V>(x, y, overflow, |x, y| max(x.abs(), y.abs())),
         HalfOp::Clamp => {
             let (low, high) = (widen(y as u16), widen((y >> 16) as u16));
-            narrow4(widen4(x).map(|x| min(max(x, low), high)), overflow)
+            four::<V>(x, x, overflow, |x, _| min(max(x, low), high))
         }
-        HalfOp::CmpEq => map(x, y, |x, y| mask16(x == y)),
-        HalfOp::CmpGe => map(x, y, |x, y| mask16(x >= y)),
-        HalfOp::CmpGt => map(x, y, |x, y| mask16(x > y)),
-        HalfOp::CmpLe => map(x, y, |x, y| mask16(x <= y)),
-        HalfOp::CmpLt => map(x, y, |x, y| mask16(x < y)),
-        HalfOp::CmpNe => map(x, y, |x, y| mask16(x != y)),
+        HalfOp::CmpEq => map::<V>(x, y, |x, y| mask16(x == y)),
+        HalfOp::CmpGe => map::<V>(x, y, |x, y| mask16(x >= y)),
+        HalfOp::CmpGt => map::<V>(x, y, |x, y| mask16(x > y)),
+        HalfOp::CmpLe => map::<V>(x, y, |x, y| mask16(x <= y)),
+        HalfOp::CmpLt => map::<V>(x, y, |x, y| mask16(x < y)),
+        HalfOp::CmpNe => map::<V>(x, y, |x, y| mask16(x != y)),
     }
 }
 
@@ -175,6 +181,7 @@ pub fn single(op: SingleOp, x: u64, y: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::numeric::Portable;
 
     fn pack(values: [f32; 4]) -> u64 {
         let mut bits = 0;
@@ -190,20 +197,20 @@ mod tests {
         let x = pack([1.0, -2.0, 60000.0, 0.5]);
         let y = pack([0.25, 3.0, 60000.0, -0.5]);
         assert_eq!(
-            half(HalfOp::Add, x, y, keep),
+            half::<Portable>(HalfOp::Add, x, y, keep),
             pack([1.25, 1.0, 65504.0, 0.0])
         );
         assert_eq!(
-            half(HalfOp::Mul, x, y, keep) & 0xffff_ffff,
+            half::<Portable>(HalfOp::Mul, x, y, keep) & 0xffff_ffff,
             pack([0.25, -6.0, 0.0, 0.0])
         );
-        assert_eq!(half(HalfOp::CmpLt, x, y, keep), 0xffff_0000);
+        assert_eq!(half::<Portable>(HalfOp::CmpLt, x, y, keep), 0xffff_0000);
         assert_eq!(
-            half(HalfOp::Clamp, x, pack([-1.0, 1.0, 0.0, 0.0]), keep),
+            half::<Portable>(HalfOp::Clamp, x, pack([-1.0, 1.0, 0.0, 0.0]), keep),
             pack([1.0, -1.0, 1.0, 0.5])
         );
         assert_eq!(
-            half(HalfOp::AbsAdd, x, y, keep) & 0xffff_ffff,
+            half::<Portable>(HalfOp::AbsAdd, x, y, keep) & 0xffff_ffff,
             pack([1.25, 5.0, 0.0, 0.0])
         );
     }

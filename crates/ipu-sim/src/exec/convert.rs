@@ -4,7 +4,7 @@ use ipu_isa::float::{F8, Overflow, pow2};
 
 use super::Out;
 use crate::context::Context;
-use crate::numeric::{Special, max, narrow, round_to_integer, widen};
+use crate::numeric::{Lanes, Special, max, narrow, round_to_integer, widen};
 use crate::op::Micro;
 
 /// Operations with one auxiliary source.
@@ -93,10 +93,10 @@ fn half(bits: u64, lane: u32) -> f32 {
 }
 
 #[inline(always)]
-pub fn apply(op: ConvertOp, micro: &Micro, w: &Context) -> Out {
+pub fn apply<V: Lanes>(op: ConvertOp, micro: &Micro, w: &Context) -> Out {
     let r = micro.r[1];
     let x = w.a64(r);
-    let value = value(op, micro, w, x);
+    let value = value::<V>(op, micro, w, x);
     let taint = if w.a_taint == 0 { 0 } else { taint(op, w, r) };
     Out { value, taint }
 }
@@ -113,7 +113,7 @@ fn taint(op: ConvertOp, w: &Context, r: u8) -> u32 {
 }
 
 #[inline(always)]
-fn value(op: ConvertOp, micro: &Micro, w: &Context, x: u64) -> u64 {
+fn value<V: Lanes>(op: ConvertOp, micro: &Micro, w: &Context, x: u64) -> u64 {
     let overflow = w.overflow();
     let n = |value: f32| u64::from(narrow(value, overflow));
     match op {
@@ -125,7 +125,10 @@ fn value(op: ConvertOp, micro: &Micro, w: &Context, x: u64) -> u64 {
         ConvertOp::F32v2ToF16 => n(single(x, 0)) | n(single(x, 1)) << 16,
         ConvertOp::F32v4ToF16 => {
             let y = w.a64(micro.r[1] + 2);
-            n(single(x, 0)) | n(single(x, 1)) << 16 | n(single(y, 0)) << 32 | n(single(y, 1)) << 48
+            V::narrow4(
+                [single(x, 0), single(x, 1), single(y, 0), single(y, 1)],
+                overflow,
+            )
         }
         ConvertOp::F16v2ToF8 => {
             let pair = to_f8(w, half(x, 0)) | to_f8(w, half(x, 1)) << 8;
@@ -143,12 +146,12 @@ fn value(op: ConvertOp, micro: &Micro, w: &Context, x: u64) -> u64 {
         ConvertOp::F8v2ToF16 | ConvertOp::F8v4ToF16 => {
             let format = format(w);
             let scale = pow2(w.fp_scl) as f32;
-            let mut bits = 0;
-            for lane in 0..4 {
-                let code = (x >> (8 * lane)) as u8;
-                bits |= n(format.decode(code) * scale) << (16 * lane);
+            let table = format.table();
+            let mut values = [0.0; 4];
+            for (lane, value) in values.iter_mut().enumerate() {
+                *value = table[(x >> (8 * lane)) as usize & 0xff] * scale;
             }
-            bits
+            V::narrow4(values, overflow)
         }
         ConvertOp::F32ToI32 => u64::from(single(x, 0).round_ties_even() as i32 as u32),
         ConvertOp::F32ToU32 => u64::from(single(x, 0).round_ties_even() as u32),

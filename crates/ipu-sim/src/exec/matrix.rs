@@ -9,7 +9,7 @@ use ipu_target::amp::tamp_phase;
 use super::Out;
 use crate::context::Context;
 use crate::matrix::{Coefficients, Wide};
-use crate::numeric::{narrow, narrow4, widen, widen4};
+use crate::numeric::{Lanes, narrow, widen};
 use crate::op::Micro;
 
 /// Matrix forms.
@@ -81,7 +81,12 @@ fn spread_taint(words: u32, lanes: usize, per_word: usize) -> u16 {
 
 /// One matrix instruction: `r` holds destination, left operand and partials.
 #[inline(always)]
-pub fn multiply(op: MatrixOp, micro: &Micro, w: &mut Context, store: &mut Coefficients) -> Out {
+pub fn multiply<V: Lanes>(
+    op: MatrixOp,
+    micro: &Micro,
+    w: &mut Context,
+    store: &mut Coefficients,
+) -> Out {
     let phase = usize::from(tamp_phase(micro.imm as u8));
     let lanes = op.lanes();
     if phase == 0 {
@@ -94,13 +99,16 @@ pub fn multiply(op: MatrixOp, micro: &Micro, w: &mut Context, store: &mut Coeffi
     match op {
         MatrixOp::ByteV4 => {
             let table = F8::from_format_bit(w.fp_nfmt & 2 != 0).table();
-            let x: [f32; 8] = std::array::from_fn(|i| table[usize::from((x >> (8 * i)) as u8)]);
-            w.matrix.accumulate_exact(x, wide);
+            let mut values = [0.0; 8];
+            for (i, value) in values.iter_mut().enumerate() {
+                *value = table[usize::from((x >> (8 * i)) as u8)];
+            }
+            w.matrix.accumulate_exact(values, wide);
         }
         MatrixOp::SingleSiso | MatrixOp::SingleSisoV2 => {
             w.matrix.accumulate_fused(f32::from_bits(x as u32), wide);
         }
-        _ => w.matrix.accumulate_exact(widen4(x), wide),
+        _ => w.matrix.accumulate_exact(V::widen4(x), wide),
     }
     let left_words = match op {
         MatrixOp::SingleSiso | MatrixOp::SingleSisoV2 => 1,
@@ -108,18 +116,18 @@ pub fn multiply(op: MatrixOp, micro: &Micro, w: &mut Context, store: &mut Coeffi
     };
     let x_tainted = w.a_taint >> left & left_words != 0;
     w.matrix.taint_by(x_tainted, coefficient_taint);
-    let out = results(op, w, lanes);
-    feed(op, partials, w, lanes);
+    let out = results::<V>(op, w, lanes);
+    feed::<V>(op, partials, w, lanes);
     out
 }
 
 #[inline(always)]
-fn results(op: MatrixOp, w: &mut Context, lanes: usize) -> Out {
+fn results<V: Lanes>(op: MatrixOp, w: &mut Context, lanes: usize) -> Out {
     let overflow = w.overflow();
     match op {
         MatrixOp::HalfV4 | MatrixOp::ByteV4 => {
             let (values, taint) = w.matrix.pop::<4>(lanes);
-            let value = narrow4(values, overflow);
+            let value = V::narrow4(values, overflow);
             let taint = u32::from(taint & 3 != 0) | u32::from(taint & 12 != 0) << 1;
             Out { value, taint }
         }
@@ -140,20 +148,23 @@ fn results(op: MatrixOp, w: &mut Context, lanes: usize) -> Out {
 }
 
 #[inline(always)]
-fn feed(op: MatrixOp, partials: u8, w: &mut Context, lanes: usize) {
+fn feed<V: Lanes>(op: MatrixOp, partials: u8, w: &mut Context, lanes: usize) {
     let bits = w.a64(partials);
     let words = w.a_taint2(partials);
     match op {
         MatrixOp::HalfV4 | MatrixOp::ByteV4 => {
             w.matrix
-                .push(lanes, widen4(bits), spread_taint(words, 4, 2));
+                .push(lanes, V::widen4(bits), spread_taint(words, 4, 2));
         }
         MatrixOp::HalfHiho => {
             w.matrix
                 .push(lanes, halves::<2>(bits), spread_taint(words, 2, 2));
         }
         _ => {
-            let values = [bits as u32, (bits >> 32) as u32].map(f32::from_bits);
+            let values = [
+                f32::from_bits(bits as u32),
+                f32::from_bits((bits >> 32) as u32),
+            ];
             w.matrix.push(lanes, values, spread_taint(words, 2, 1));
         }
     }

@@ -26,6 +26,7 @@ use crate::context::Context;
 use crate::fault::{Exec, FaultKind};
 use crate::matrix::Coefficients;
 use crate::memory::Memory;
+use crate::numeric::Lanes;
 use crate::op::{Micro, Op, Spread};
 
 /// What the contexts of a tile share.
@@ -90,13 +91,13 @@ pub fn main<const DATA: bool>(micro: &Micro, w: &mut Context, memory: &mut Memor
 
 /// Run an operation of the auxiliary slot and return what it writes to `r[0]`.
 #[inline(always)]
-pub fn aux(micro: &Micro, w: &mut Context, coefficients: &mut Coefficients) -> Exec<Out> {
+pub fn aux<V: Lanes>(micro: &Micro, w: &mut Context, coefficients: &mut Coefficients) -> Exec<Out> {
     let [_, x, y, _] = micro.r;
     Ok(match micro.op {
         Op::Nop => Out::default(),
-        Op::Matrix(op) => matrix::multiply(op, micro, w, coefficients),
+        Op::Matrix(op) => matrix::multiply::<V>(op, micro, w, coefficients),
         Op::Half(op, s) => Out {
-            value: arith::half(op, first(w, x, s), w.a64(y), w.overflow()),
+            value: arith::half::<V>(op, first(w, x, s), w.a64(y), w.overflow()),
             taint: match op {
                 HalfOp::Clamp => clamp_taint(w, x, w.a_taint >> y & 1),
                 _ => elementwise_taint(w, x, y, s),
@@ -117,8 +118,8 @@ pub fn aux(micro: &Micro, w: &mut Context, coefficients: &mut Coefficients) -> E
             value: bits::apply(op, w.a64(x), u64::from(micro.imm as u32)),
             taint: w.a_taint2(x),
         },
-        Op::Convert(op) => convert::apply(op, micro, w),
-        Op::Acc(op) => accumulate::apply(op, micro, w),
+        Op::Convert(op) => convert::apply::<V>(op, micro, w),
+        Op::Acc(op) => accumulate::apply::<V>(op, micro, w),
         Op::SetA => Out {
             value: u64::from(micro.imm as u32),
             taint: 0,

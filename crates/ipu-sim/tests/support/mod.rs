@@ -5,6 +5,8 @@
 //! nothing outside the `out` arguments may have changed.
 #![allow(dead_code)]
 
+pub mod judged;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
