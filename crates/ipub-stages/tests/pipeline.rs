@@ -161,7 +161,12 @@ fn tiny_f143_attention_two_images() {
 #[ignore = "full width"]
 fn mlp() {
     let f143 = Format::F143(-4);
-    let (cosine, _) = run("mlp-so400m", 1, 1472, precision(f143, Format::F16, Format::F16));
+    let (cosine, _) = run(
+        "mlp-so400m",
+        1,
+        1472,
+        precision(f143, Format::F16, Format::F16),
+    );
     assert!(cosine > 0.99, "{cosine}");
 }
 
@@ -169,7 +174,12 @@ fn mlp() {
 #[ignore = "full width"]
 fn attention() {
     let f143 = Format::F143(-4);
-    let (cosine, _) = run("attention-so400m", 1, 1472, precision(f143, Format::F16, Format::F16));
+    let (cosine, _) = run(
+        "attention-so400m",
+        1,
+        1472,
+        precision(f143, Format::F16, Format::F16),
+    );
     assert!(cosine > 0.99, "{cosine}");
 }
 
@@ -177,8 +187,12 @@ fn attention() {
 #[ignore = "full width"]
 fn one_layer() {
     let f143 = Format::F143(-4);
-    let (cosine, _) =
-        run("siglip-so400m-378-1", 1, 1472, precision(f143, Format::F16, Format::F16));
+    let (cosine, _) = run(
+        "siglip-so400m-378-1",
+        1,
+        1472,
+        precision(f143, Format::F16, Format::F16),
+    );
     assert!(cosine > 0.99, "{cosine}");
 }
 
@@ -186,6 +200,11 @@ fn one_layer() {
 #[ignore = "full size"]
 fn full() {
     let f143 = Format::F143(-4);
-    let (cosine, _) = run("siglip-so400m-378", 1, 1472, precision(f143, Format::F16, Format::F16));
+    let (cosine, _) = run(
+        "siglip-so400m-378",
+        1,
+        1472,
+        precision(f143, Format::F16, Format::F16),
+    );
     assert!(cosine > 0.99, "{cosine}");
 }

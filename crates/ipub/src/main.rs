@@ -1,1 +1,25 @@
-fn main() {}
+//! Command line, terminal, exit codes; one file a command.
+
+mod cli;
+mod commands;
+mod exit;
+mod files;
+mod open;
+mod results;
+mod screen;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("IPUB_LOG");
+    if let Ok(filter) = filter {
+        let log = tracing_subscriber::fmt().with_env_filter(filter);
+        log.with_writer(std::io::stderr).init();
+    }
+    match cli::Cli::try_parse() {
+        Ok(cli) => exit::finish(commands::dispatch(cli)),
+        Err(error) => exit::command_line(&error),
+    }
+}

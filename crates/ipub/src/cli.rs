@@ -1,0 +1,234 @@
+//! The command line's words.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Builds, runs and checks vision-transformer packages for the Graphcore C600, on a simulated one.
+#[derive(Debug, Parser)]
+#[command(name = "ipub", version, propagate_version = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Build, run and verify a target
+    Build(Build),
+    /// Tell why stages of a target would run, line by line of their keys
+    Explain(Explain),
+    /// Run a target on your own inputs
+    Run(Run),
+    /// Show what a package holds, and how it was made
+    Inspect(Inspect),
+    /// Assemble IPU21 assembly
+    Asm(Asm),
+    /// Disassemble an object file
+    Disasm(Disasm),
+    /// Run an assembled program on one simulated tile
+    Tile(Tile),
+    /// Weights of a target
+    Weights {
+        #[command(subcommand)]
+        command: Weights,
+    },
+    /// Inputs and reference outputs of a target
+    Fixture {
+        #[command(subcommand)]
+        command: Fixture,
+    },
+    /// Run one stage from a folder of inputs
+    Stage(Stage),
+    /// List the targets of the workspace
+    Targets,
+    /// Check this machine and workspace
+    Doctor {
+        /// List the machine details that had to be assumed
+        #[arg(long)]
+        assumptions: bool,
+    },
+    /// The local store
+    Cache {
+        #[command(subcommand)]
+        command: Cache,
+    },
+}
+
+/// A target and changes to its attributes.
+#[derive(Debug, Args)]
+pub struct TargetArgs {
+    /// Such as //models:siglip-tiny
+    pub target: String,
+    /// Override an attribute for this build
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub sets: Vec<String>,
+    /// A safetensors file in Hugging Face naming, instead of random weights
+    #[arg(long, value_name = "FILE")]
+    pub weights: Option<PathBuf>,
+}
+
+/// How a build is carried out and shown.
+#[derive(Debug, Args)]
+pub struct HowArgs {
+    /// Stages at once
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
+    pub jobs: u16,
+    /// Typed events and results as JSON lines on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Build {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Make this stage and what it needs, and stop
+    #[arg(long, value_name = "STAGE")]
+    pub until: Vec<String>,
+    #[command(flatten)]
+    pub how: HowArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct Explain {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// All stages if absent
+    pub stage: Option<String>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Run {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// One or more inputs, one after another, as npy
+    #[arg(long, value_name = "FILE.npy")]
+    pub input: PathBuf,
+    /// Where outputs go, as npy
+    #[arg(short, long, value_name = "OUT.npy")]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub how: HowArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct Inspect {
+    /// A package file, or a target that was built
+    pub what: String,
+    /// Override an attribute of the target
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub sets: Vec<String>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Asm {
+    /// Assembly, as after a C preprocessor
+    pub input: PathBuf,
+    /// The object file
+    #[arg(short, long)]
+    pub output: PathBuf,
+    /// Define a number
+    #[arg(short = 'D', value_name = "NAME=NUMBER")]
+    pub define: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Disasm {
+    /// An object file of `ipub asm`
+    pub file: PathBuf,
+}
+
+/// Who runs the program of `ipub tile`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Who {
+    /// The entry is a kernel: frame in $m0, returns by `br $m10`
+    Supervisor,
+    /// All six workers begin at the entry, with the vertex base that $m0 is set to
+    Worker,
+}
+
+#[derive(Debug, Args)]
+pub struct Tile {
+    /// An object file of `ipub asm`
+    pub object: PathBuf,
+    /// Where it begins
+    #[arg(long, value_name = "SYMBOL")]
+    pub entry: String,
+    /// Who runs it
+    #[arg(long = "as", value_enum, default_value = "supervisor")]
+    pub who: Who,
+    /// Address of the code
+    #[arg(long, value_name = "ADDRESS", default_value = "0x5c000")]
+    pub base: String,
+    /// A supervisor register, such as m0=0x58800
+    #[arg(long = "set", value_name = "REGISTER=NUMBER")]
+    pub sets: Vec<String>,
+    /// Write a file's bytes into memory
+    #[arg(long, value_name = "ADDRESS=FILE")]
+    pub load: Vec<String>,
+    /// Write memory into a file afterwards
+    #[arg(long, value_name = "ADDRESS+LENGTH=FILE")]
+    pub dump: Vec<String>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Weights {
+    /// Write a target's weights as safetensors, in Hugging Face names
+    Export {
+        #[command(flatten)]
+        target: TargetArgs,
+        /// The file
+        #[arg(short, long)]
+        output: PathBuf,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Fixture {
+    /// Write a target's inputs and reference outputs as npy files
+    Export {
+        #[command(flatten)]
+        target: TargetArgs,
+        /// The folder
+        #[arg(short, long)]
+        output: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Stage {
+    /// The stage, such as place
+    pub name: String,
+    /// The folder of its inputs
+    #[arg(long = "in", value_name = "DIR")]
+    pub input: PathBuf,
+    /// The folder for its outputs
+    #[arg(long = "out", value_name = "DIR", required_unless_present = "from")]
+    pub output: Option<PathBuf>,
+    /// First fill the folder of inputs from this target
+    #[arg(long, value_name = "TARGET")]
+    pub from: Option<String>,
+    /// Override an attribute of that target
+    #[arg(long = "set", value_name = "KEY=VALUE", requires = "from")]
+    pub sets: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Cache {
+    /// What the store holds
+    Stat {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+}

@@ -1,0 +1,112 @@
+//! `ipub build`: make a target and write its artifacts.
+
+use std::path::{Path, PathBuf};
+
+use ipub_base::Diagnostic;
+use ipub_engine::{Artifact, BuildResult, Engine, Label, Request};
+use serde_json::{Value, json};
+
+use crate::cli::Build;
+use crate::exit::Outcome;
+use crate::screen::Screen;
+use crate::{files, open, results};
+
+/// Artifacts that are outputs as they are: rule, output, file.
+const ARTIFACTS: [(&str, &str, &str); 5] = [
+    ("package", "package", "model.ipuexe"),
+    ("place", "recipe", "recipe.toml"),
+    ("place", "memory", "memory.json"),
+    ("run", "outputs", "outputs.npy"),
+    ("metrics", "metrics", "metrics.json"),
+];
+
+pub fn build(args: &Build) -> Outcome {
+    let engine = open::engine()?;
+    let mut request = open::request(&args.target)?;
+    request.until.clone_from(&args.until);
+    request.jobs = usize::from(args.how.jobs);
+    let dir = artifact_dir(&engine.workspace().root, &request.label);
+    request.artifacts = ARTIFACTS
+        .iter()
+        .map(|(rule, output, file)| Artifact {
+            rule: (*rule).to_owned(),
+            output: (*output).to_owned(),
+            path: dir.join(file),
+        })
+        .collect();
+    let (build, document) = carry_out(&engine, &request, args.how.json, Some(&dir))?;
+    show(&build, &document, args.how.json);
+    failure(&build)
+}
+
+/// The folder of a target's artifacts.
+fn artifact_dir(root: &Path, label: &Label) -> PathBuf {
+    root.join("artifacts")
+        .join(&label.package)
+        .join(&label.name)
+}
+
+/// Builds with progress; with `dir`, writes `results.json` and `run.log` there.
+pub fn carry_out(
+    engine: &Engine,
+    request: &Request,
+    json: bool,
+    dir: Option<&Path>,
+) -> Result<(BuildResult, Value), Diagnostic> {
+    let target = engine.workspace().target(&request.label, &request.sets)?;
+    let screen = Screen::new(json);
+    let built = engine.build(request, &screen);
+    let log = screen.take_log();
+    let build = built?;
+    let document = results::document(engine, &target, &build)?;
+    if let Some(dir) = dir {
+        let text = serde_json::to_string_pretty(&document)
+            .map_err(|error| Diagnostic::bug(error.to_string()))?;
+        let written = files::write_if_new(&dir.join("results.json"), (text + "\n").as_bytes())
+            .and_then(|()| files::write(&dir.join("run.log"), log.as_bytes()));
+        // A failure of a stage is the first to be told; a full disk, say, causes both.
+        if build.failure().is_none() {
+            written?;
+        }
+    }
+    Ok((build, document))
+}
+
+/// The results on standard output.
+pub fn show(build: &BuildResult, document: &Value, json: bool) {
+    if json {
+        println!("{}", json!({ "event": "results", "results": document }));
+    } else {
+        print!("{}", results::table(build, document));
+    }
+}
+
+/// The failure of a build, as the command's own.
+pub fn failure(build: &BuildResult) -> Outcome {
+    match build.failure() {
+        None => Ok(()),
+        Some((rule, failure)) => {
+            let mut diagnostic = failure.diagnostic();
+            diagnostic.message = format!("{rule}: {}", diagnostic.message);
+            Err(diagnostic)
+        }
+    }
+}
+
+/// Builds until `until` and gives the bytes of outputs, named by rule and output.
+pub fn outputs<const N: usize>(
+    engine: &Engine,
+    request: &mut Request,
+    wanted: [(&str, &str); N],
+) -> Result<[Vec<u8>; N], Diagnostic> {
+    request.until = wanted.iter().map(|(rule, _)| (*rule).to_owned()).collect();
+    let (build, _) = carry_out(engine, request, false, None)?;
+    failure(&build)?;
+    let mut found = [const { Vec::new() }; N];
+    for (bytes, (rule, output)) in found.iter_mut().zip(wanted) {
+        let made = build.stage(rule).and_then(|stage| stage.output(output));
+        let made = made.ok_or_else(|| Diagnostic::bug(format!("{rule} made no {output}")))?;
+        *bytes = engine.store().get_blob(made.digest)?;
+    }
+    Ok(found)
+}

@@ -1,0 +1,43 @@
+//! Commands, one file each.
+
+mod asm;
+mod build;
+mod cache;
+mod disasm;
+mod doctor;
+mod explain;
+mod fixture;
+mod inspect;
+mod run;
+mod stage;
+mod targets;
+mod tile;
+mod weights;
+
+use crate::cli::{Cache, Cli, Command, Fixture, Weights};
+use crate::exit::Outcome;
+
+/// Carries out the command.
+pub fn dispatch(cli: Cli) -> Outcome {
+    match cli.command {
+        Command::Build(args) => build::build(&args),
+        Command::Explain(args) => explain::explain(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Inspect(args) => inspect::inspect(&args),
+        Command::Asm(args) => asm::asm(&args),
+        Command::Disasm(args) => disasm::disasm(&args),
+        Command::Tile(args) => tile::tile(&args),
+        Command::Weights {
+            command: Weights::Export { target, output },
+        } => weights::export(&target, &output),
+        Command::Fixture {
+            command: Fixture::Export { target, output },
+        } => fixture::export(&target, &output),
+        Command::Stage(args) => stage::stage(&args),
+        Command::Targets => targets::targets(),
+        Command::Doctor { assumptions } => doctor::doctor(assumptions),
+        Command::Cache {
+            command: Cache::Stat { json },
+        } => cache::stat(json),
+    }
+}

@@ -1,0 +1,11 @@
+//! `ipub targets`: what can be built here.
+
+use crate::exit::Outcome;
+use crate::open;
+
+pub fn targets() -> Outcome {
+    for target in open::workspace()?.targets()? {
+        println!("{:<32} {}", target.label.to_string(), target.doc);
+    }
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! Opens the workspace around the current folder, its store and its engine.
+
+use std::path::Path;
+
+use ipub_base::Diagnostic;
+use ipub_engine::{Engine, Request, Workspace};
+use ipub_store::Store;
+
+use crate::cli::TargetArgs;
+use crate::files::absolute;
+
+/// The workspace around the current folder.
+pub fn workspace() -> Result<Workspace, Diagnostic> {
+    Workspace::find(Path::new("."))
+}
+
+/// The engine of that workspace.
+pub fn engine() -> Result<Engine, Diagnostic> {
+    let workspace = workspace()?;
+    let Some(device) = ipub_stages::device(&workspace.device) else {
+        let message = format!("workspace.toml: unknown device `{}`", workspace.device);
+        return Err(Diagnostic::usage(message).help("the device is c600"));
+    };
+    let store = Store::open(&workspace.cache_dir)?;
+    Engine::new(workspace, store, ipub_stages::stages(), device)
+}
+
+/// What the arguments ask to build.
+pub fn request(target: &TargetArgs) -> Result<Request, Diagnostic> {
+    let mut request = Request::new(target.target.parse()?);
+    request.sets.clone_from(&target.sets);
+    if let Some(file) = &target.weights {
+        request.sets.push(set_file("weights.file", file)?);
+    }
+    Ok(request)
+}
+
+/// An override by a file that the user named from the current folder.
+pub fn set_file(key: &str, file: &Path) -> Result<String, Diagnostic> {
+    let path = absolute(file)?;
+    let Some(text) = path.to_str() else {
+        let message = format!("{}: the path is not UTF-8", path.display());
+        return Err(Diagnostic::usage(message));
+    };
+    Ok(format!("{key}={text}"))
+}
