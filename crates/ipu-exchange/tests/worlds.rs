@@ -49,6 +49,32 @@ const PLAIN: World = World {
     hazards: false,
 };
 
+/// A source, a number of words and receivers.
+fn shape(w: World, r: &mut Random, tile: &dyn Fn(&mut Random) -> u32) -> (u32, u32, Vec<u32>) {
+    let words = match r.next(4) {
+        0 => 1 + r.next(8),
+        1 => r.one_of(&[26, 27, 28, 29, 30, 51, 52, 53, 54, 56, 64]),
+        _ => 1 + r.next(w.words_max),
+    };
+    let words = if w.pairs {
+        words.next_multiple_of(2)
+    } else {
+        words
+    };
+    let source = tile(r);
+    let mut to: Vec<u32> = Vec::new();
+    for _ in 0..1 + r.next(w.receivers_max) {
+        let t = tile(r);
+        let last = if w.pairs { t | 1 } else { t };
+        for member in (if w.pairs { t & !1 } else { t })..=last {
+            if !to.contains(&member) {
+                to.push(member);
+            }
+        }
+    }
+    (source, words, to)
+}
+
 fn world(w: World, seed: u64) -> Vec<Transfer> {
     let mut r = Random(seed);
     let spread = r.one_of(&[2, 7, 92, 120]);
@@ -60,33 +86,7 @@ fn world(w: World, seed: u64) -> Vec<Transfer> {
     let mut used = vec![0u32; 1472];
     let mut out = Vec::new();
     for _ in 0..w.transfers {
-        let words = match r.next(4) {
-            0 => 1 + r.next(8),
-            1 => r.one_of(&[26, 27, 28, 29, 30, 51, 52, 53, 54, 56, 64]),
-            _ => 1 + r.next(w.words_max),
-        };
-        let words = if w.pairs {
-            words.next_multiple_of(2)
-        } else {
-            words
-        };
-        let source = tile(&mut r);
-        let mut to: Vec<u32> = Vec::new();
-        for _ in 0..1 + r.next(w.receivers_max) {
-            let t = tile(&mut r);
-            let whole = if w.pairs {
-                vec![t & !1, t | 1]
-            } else {
-                vec![t]
-            };
-            to.extend(
-                whole
-                    .iter()
-                    .filter(|t| !to.contains(t))
-                    .copied()
-                    .collect::<Vec<_>>(),
-            );
-        }
+        let (source, words, to) = shape(w, &mut r, &tile);
         if to == [source] {
             continue;
         }
@@ -259,4 +259,27 @@ fn list_order_worlds() {
             Err(other) => panic!("{other}"),
         }
     }
+}
+
+#[test]
+fn threads_do_not_matter() {
+    let list = world(
+        World {
+            pairs: true,
+            ..PLAIN
+        },
+        7,
+    );
+    let made = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
+        pool.install(|| {
+            let made = schedule(&list, &SchedulePolicy::default()).unwrap();
+            let events = check(&list, &inputs(&made.rows)).unwrap();
+            (made, events)
+        })
+    };
+    assert_eq!(made(1), made(4));
 }

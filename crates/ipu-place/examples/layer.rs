@@ -472,6 +472,21 @@ fn main() {
     let begin = Instant::now();
     ipu_place::check::check(&placed, &contracts).expect("the checker agrees");
     println!("check {:.0} ms", begin.elapsed().as_secs_f64() * 1e3);
+    let begin = Instant::now();
+    let traffic = ipu_place::traffic(&placed.program, &placed.addresses).expect("as scheduled");
+    for (transfers, phase) in traffic.iter().zip(&placed.phases) {
+        let rows = phase.rows.iter().map(|row| ipu_exchange::Row {
+            tile: row.tile,
+            words: row.words.clone(),
+            horizon: row.horizon,
+            incoming_base: row.incoming_base,
+            moving_base: row.outgoing_base.map(|base| base.0),
+        });
+        let rows: Vec<ipu_exchange::Row> = rows.collect();
+        ipu_exchange::check(transfers, &ipu_exchange::check::inputs(&rows))
+            .expect("the rows do what was asked");
+    }
+    println!("check rows {:.0} ms", begin.elapsed().as_secs_f64() * 1e3);
     let mut row_bytes = vec![0; TILES as usize];
     for row in placed.phases.iter().flat_map(|phase| &phase.rows) {
         row_bytes[row.tile as usize] += 4 * row.words.len();

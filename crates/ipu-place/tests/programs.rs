@@ -505,3 +505,43 @@ fn threads_change_nothing() {
     };
     assert_eq!(on(1), on(3));
 }
+
+#[test]
+fn sources_of_one_phase_move_together() {
+    let mut mid = sequence();
+    for tensor in [4, 2] {
+        let mut other = mid.tensors[tensor].clone();
+        other.name = format!("wide {tensor}");
+        other.columns = Extent::plain(62);
+        if tensor == 4 {
+            other.storage = Storage::Transient;
+        }
+        mid.tensors.push(other);
+    }
+    if let Step::Repeat { body, .. } = &mut mid.steps[1] {
+        body[0] = exchange("weights", &[(2, 3, View::SAME), (7, 6, View::SAME)]);
+    }
+    let error = judged(&mid).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            PlaceError::MovingStrides {
+                first: 120,
+                second: 248,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    mid.tensors[6].columns = Extent::plain(60);
+    mid.tensors[7].columns = Extent::plain(60);
+    mid.tensors[6].rows = Extent::plain(4);
+    mid.tensors[7].rows = Extent::plain(4);
+    let placed = judged(&mid).unwrap();
+    assert!(
+        placed.phases[0]
+            .rows
+            .iter()
+            .any(|row| row.outgoing_base.is_some())
+    );
+}

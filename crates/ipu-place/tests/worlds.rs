@@ -86,7 +86,7 @@ fn random_layout(dice: &mut Dice, tiles: u32, shape: Shape, dtype: Dtype, unit: 
     Layout {
         dtype,
         order,
-        class: MemoryClass::Standard,
+        class: dice.pick(&[MemoryClass::Standard, MemoryClass::Interleaved]),
         tiling: Tiling {
             groups,
             rows,
@@ -191,7 +191,8 @@ fn random_mid(dice: &mut Dice) -> Mid {
     let mut body = Vec::new();
     let mut last = 0u32;
     for hop in 0..dice.between(1, 4) {
-        let (next, view) = random_view(dice, shape, unit);
+        let source = shape;
+        let (next, view) = random_view(dice, source, unit);
         shape = next;
         let layout = random_layout(dice, tiles, shape, dtype, unit);
         let id = tensors.len() as u32;
@@ -204,7 +205,16 @@ fn random_mid(dice: &mut Dice) -> Mid {
         if dice.below(2) == 0 {
             body.push(fill(&format!("fill{hop}"), id, Filter::Padded));
         }
-        body.push(exchange(&format!("copy{hop}"), &[(last, id, view)]));
+        let mut copies = vec![(last, id, view)];
+        if dice.below(3) == 0 {
+            // A second copy of the same phase, which the host reads.
+            let (other, view) = random_view(dice, source, unit);
+            let name = format!("o{hop}");
+            let layout = random_layout(dice, tiles, other, dtype, unit);
+            copies.push((last, tensors.len() as u32, view));
+            tensors.push(tensor(&name, other, layout, Storage::Output(name.clone())));
+        }
+        body.push(exchange(&format!("copy{hop}"), &copies));
         last = id;
         if dice.below(2) == 0 {
             tensors.push(tensor(
@@ -213,8 +223,8 @@ fn random_mid(dice: &mut Dice) -> Mid {
                 layout,
                 Storage::Transient,
             ));
-            body.push(map(&format!("map{hop}"), id, id + 1));
-            last = id + 1;
+            last = tensors.len() as u32 - 1;
+            body.push(map(&format!("map{hop}"), id, last));
         }
     }
     let layout = tensors[last as usize].layout;

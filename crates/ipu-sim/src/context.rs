@@ -11,7 +11,7 @@ use crate::numeric::NanOnOverflow;
 const NANOO: u32 = 1 << 20;
 
 /// One worker or the supervisor. The supervisor leaves the A file and what follows it unused.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Context {
     pub m: [u32; 16],
     pub m_taint: u32,
@@ -26,24 +26,6 @@ pub struct Context {
     pub fp_sts: u32,
     pub tas: u32,
     pub tas_taint: bool,
-}
-
-impl Default for Context {
-    fn default() -> Self {
-        Context {
-            m: [0; 16],
-            m_taint: 0,
-            a: [0; 20],
-            a_taint: 0,
-            matrix: Matrix::default(),
-            fp_ctl: 0,
-            fp_nfmt: 0,
-            fp_scl: 0,
-            fp_sts: 0,
-            tas: 0,
-            tas_taint: false,
-        }
-    }
 }
 
 /// Sign-extend the six bits of `$FP_SCL`.

@@ -104,7 +104,7 @@ impl Tile {
             .checked_sub(block.address)
             .and_then(|offset| lines.get(offset as usize / 4))
         {
-            if self.pc % 4 != 0 {
+            if !self.pc.is_multiple_of(4) {
                 return Ok(None);
             }
             if program {

@@ -8,7 +8,7 @@
 use ipu_isa::Mode;
 use ipu_target::issue::WORKER_PERIOD;
 
-use crate::code::{CodeMap, Line, LineKind, broken};
+use crate::code::{Block, CodeMap, Line, LineKind, broken};
 use crate::context::Context;
 use crate::exec::{BranchOp, Shared, aux, commit, main, undefined_control};
 use crate::fault::{Exec, FaultKind, Use};
@@ -83,71 +83,89 @@ impl Launch<'_> {
         let mut done = Launched::default();
         let mut pc = self.entry;
         loop {
-            let at = |pc| move |kind| WorkerFault { pc, kind };
-            let block = self.code.find(pc).map_err(at(pc))?;
-            let lines = block.lines(Mode::Worker);
-            let base = block.address;
-            let mut i = ((pc - base) / 4) as usize;
-            while let Some(line) = lines.get(i) {
-                let here = base + 4 * i as u32;
-                let mut words = 1;
-                match line.kind {
-                    LineKind::Main => {
-                        main::<DATA>(&line.main, w, shared.memory).map_err(at(here))?
-                    }
-                    LineKind::Aux => auxiliary::<DATA, V>(line, w, shared).map_err(at(here))?,
-                    LineKind::Bundle => {
-                        both::<DATA, V>(line, w, shared).map_err(at(here))?;
-                        words = 2;
-                    }
-                    LineKind::Control(paired) => {
-                        let flow = self
-                            .control::<DATA, V>(line, paired, here, w, shared, &mut done)
-                            .map_err(at(here))?;
-                        words = 1 + usize::from(paired);
-                        done.issues += u64::from(line.issues);
-                        match flow {
-                            Flow::Next => {}
-                            Flow::Exit => return Ok(done),
-                            Flow::Jump(target) => {
-                                let to = target.wrapping_sub(base) / 4;
-                                if target >= base && (to as usize) < lines.len() && target & 3 == 0
-                                {
-                                    i = to as usize;
-                                    if done.issues > ISSUES_MAX {
-                                        let kind = Box::new(FaultKind::Runaway(ISSUES_MAX));
-                                        return Err(at(here)(kind));
-                                    }
-                                    continue;
-                                }
-                                i = usize::MAX;
-                                pc = target;
-                                break;
-                            }
-                            Flow::Repeat { count, bundles } => {
-                                let from = i + words;
-                                let body = body(lines, base, from, bundles).map_err(at(here))?;
-                                done.issues += repeat::<DATA, V>(body, count, w, shared).map_err(
-                                    |(k, kind)| at(base + 4 * (from + 2 * k) as u32)(kind),
-                                )?;
-                                i = from + 2 * bundles;
-                                continue;
-                            }
-                        }
-                        i += words;
-                        continue;
-                    }
-                    LineKind::NotAnInstruction | LineKind::BrokenBundle => {
-                        return Err(at(here)(broken(line, block.words[i], Mode::Worker)));
-                    }
-                }
-                done.issues += u64::from(line.issues);
-                i += words;
-            }
-            if i != usize::MAX {
-                pc = base + 4 * i as u32;
+            let block = match self.code.find(pc) {
+                Ok(block) => block,
+                Err(kind) => return Err(WorkerFault { pc, kind }),
+            };
+            match self.block::<DATA, V>(block, pc, w, shared, &mut done)? {
+                Some(target) => pc = target,
+                None => return Ok(done),
             }
         }
+    }
+
+    /// Run in one block: the address at which it is left, nothing at the exit.
+    #[inline(always)]
+    fn block<const DATA: bool, V: Lanes>(
+        &self,
+        block: &Block,
+        pc: u32,
+        w: &mut Context,
+        shared: &mut Shared,
+        done: &mut Launched,
+    ) -> Result<Option<u32>, WorkerFault> {
+        let lines = block.lines(Mode::Worker);
+        let base = block.address;
+        let at = |i: usize| {
+            move |kind| {
+                let pc = base + 4 * i as u32;
+                WorkerFault { pc, kind }
+            }
+        };
+        let mut i = ((pc - base) / 4) as usize;
+        while let Some(line) = lines.get(i) {
+            let issues = u64::from(line.issues);
+            match line.kind {
+                LineKind::Main => {
+                    main::<DATA>(&line.main, w, shared.memory).map_err(at(i))?;
+                    i += 1;
+                }
+                LineKind::Aux => {
+                    auxiliary::<DATA, V>(line, w, shared).map_err(at(i))?;
+                    i += 1;
+                }
+                LineKind::Bundle => {
+                    both::<DATA, V>(line, w, shared).map_err(at(i))?;
+                    i += 2;
+                }
+                LineKind::Control(paired) => {
+                    let here = base + 4 * i as u32;
+                    let flow = self
+                        .control::<DATA, V>(line, paired, here, w, shared, done)
+                        .map_err(at(i))?;
+                    i += 1 + usize::from(paired);
+                    match flow {
+                        Flow::Next => {}
+                        Flow::Exit => {
+                            done.issues += issues;
+                            return Ok(None);
+                        }
+                        Flow::Jump(target) => {
+                            let to = target.wrapping_sub(base);
+                            if to & 3 != 0 || to as usize / 4 >= lines.len() {
+                                done.issues += issues;
+                                return Ok(Some(target));
+                            }
+                            i = to as usize / 4;
+                        }
+                        Flow::Repeat { count, bundles } => {
+                            let body = body(lines, base, i, bundles).map_err(at(i))?;
+                            let spent = repeat::<DATA, V>(body, count, w, shared);
+                            done.issues += spent.map_err(|(k, kind)| at(i + 2 * k)(kind))?;
+                            i += 2 * bundles;
+                        }
+                    }
+                    if done.issues > ISSUES_MAX {
+                        return Err(at(i)(Box::new(FaultKind::Runaway(ISSUES_MAX))));
+                    }
+                }
+                LineKind::NotAnInstruction | LineKind::BrokenBundle => {
+                    return Err(at(i)(broken(line, block.words[i], Mode::Worker)));
+                }
+            }
+            done.issues += issues;
+        }
+        Ok(Some(base + 4 * i as u32))
     }
 
     /// A control or system instruction; what stands beside it runs too.

@@ -109,99 +109,119 @@ fn lane_taint(words: u32, lanes: usize, lanes_per_word: usize) -> u16 {
 pub fn apply<V: Lanes>(op: AccOp, micro: &Micro, w: &mut Context) -> Out {
     let r = micro.r;
     match op {
-        AccOp::Halves { lanes, form } => {
-            let source = [w.a64(r[0]), w.a64(r[0] + 2)];
-            let lanes = usize::from(lanes);
-            for (i, &bits) in source[..lanes / 4].iter().enumerate() {
-                for (lane, x) in V::widen4(bits).into_iter().enumerate() {
-                    form.add_half(&mut w.matrix.acc[2 * (4 * i + lane)], x);
-                }
-            }
-            w.matrix.acc_taint |= lane_taint(w.a_taint >> r[0], lanes, 2);
-            Out::default()
+        AccOp::Halves { lanes, form } => sum_halves::<V>(usize::from(lanes), form, r[0], w),
+        AccOp::Singles { form } => sum_singles(form, r[0], w),
+        AccOp::HalfMac { .. } | AccOp::SingleMac { .. } | AccOp::OuterProduct => {
+            multiply(op, r[0], r[1], w);
         }
-        AccOp::Singles { form } => {
-            let source = [w.a64(r[0]), w.a64(r[0] + 2)];
-            for lane in 0..4 {
-                let x = single(source[lane / 2], lane);
-                form.add(&mut w.matrix.acc[2 * lane], x);
-            }
-            w.matrix.acc_taint |= lane_taint(w.a_taint >> r[0], 4, 1);
-            Out::default()
-        }
-        AccOp::HalfMac { lanes } => {
-            let (x, y) = (w.a64(r[0]), w.a64(r[1]));
-            let words = w.a_taint2(r[0]) | w.a_taint2(r[1]);
-            for lane in 0..usize::from(lanes) {
-                w.matrix.acc[2 * (lane / 2)] += half(x, lane) * half(y, lane);
-            }
-            w.matrix.acc_taint |= lane_taint(words, usize::from(lanes) / 2, 1);
-            Out::default()
-        }
-        AccOp::SingleMac { lanes } => {
-            let (x, y) = (w.a64(r[0]), w.a64(r[1]));
-            let words = w.a_taint2(r[0]) | w.a_taint2(r[1]);
-            for lane in 0..usize::from(lanes) {
-                let acc = &mut w.matrix.acc[2 * lane];
-                *acc = single(x, lane).mul_add(single(y, lane), *acc);
-            }
-            w.matrix.acc_taint |= lane_taint(words, usize::from(lanes), 1);
-            Out::default()
-        }
-        AccOp::OuterProduct => {
-            let (x, y) = (w.a64(r[0]), w.a64(r[1]));
-            for lane in 0..4 {
-                let acc = &mut w.matrix.acc[2 * lane];
-                *acc = single(x, lane % 2).mul_add(single(y, lane / 2), *acc);
-            }
-            if w.a_taint2(r[0]) | w.a_taint2(r[1]) != 0 {
-                w.matrix.acc_taint |= 0b0101_0101;
-            }
-            Out::default()
-        }
-        AccOp::Axpy => {
-            let (x, y) = (w.a64(r[1]), w.a64(r[2]));
-            let previous = singles(w);
-            let a = f32::from_bits(w.tas);
-            let words = w.a_taint2(r[1]) | w.a_taint2(r[2]) | u32::from(w.tas_taint) * 3;
-            for lane in 0..2 {
-                w.matrix.acc[2 * lane] = a.mul_add(single(x, lane), single(y, lane));
-            }
-            let keep = w.matrix.acc_taint & !0b101;
-            w.matrix.acc_taint = keep | lane_taint(words, 2, 1);
-            previous
-        }
-        AccOp::Mix => {
-            let (x, y) = (w.a64(r[1]), w.a64(r[2]));
-            let previous = halves(w, 4);
-            let (a, b) = (widen(w.tas as u16), widen((w.tas >> 16) as u16));
-            let words = w.a_taint2(r[1]) | w.a_taint2(r[2]) | u32::from(w.tas_taint) * 3;
-            for lane in 0..4 {
-                w.matrix.acc[2 * lane] = a * half(x, lane) + b * half(y, lane);
-            }
-            let keep = w.matrix.acc_taint & !0b101_0101;
-            w.matrix.acc_taint = keep | lane_taint(words, 4, 2);
-            previous
-        }
-        AccOp::GetHalves => halves(w, 4),
-        AccOp::DrainHalves => {
-            let out = halves(w, 2);
-            let x = w.a64(r[1]);
-            let taint = (w.a_taint >> r[1] & 1) * 3;
-            drain(w, [half(x, 0), half(x, 1)], taint);
-            Out {
-                taint: u32::from(out.taint != 0),
-                ..out
-            }
-        }
-        AccOp::DrainSingles => {
-            let out = singles(w);
-            let x = w.a64(r[1]);
-            let taint = w.a_taint2(r[1]);
-            drain(w, [single(x, 0), single(x, 1)], taint);
-            out
+        AccOp::Axpy => return axpy(r[1], r[2], w),
+        AccOp::Mix => return mix(r[1], r[2], w),
+        AccOp::GetHalves => return halves(w, 4),
+        AccOp::DrainHalves => return drain_halves(r[1], w),
+        AccOp::DrainSingles => return drain_singles(r[1], w),
+    }
+    Out::default()
+}
+
+#[inline(always)]
+fn sum_halves<V: Lanes>(lanes: usize, form: Addend, r: u8, w: &mut Context) {
+    let source = [w.a64(r), w.a64(r + 2)];
+    for (i, &bits) in source[..lanes / 4].iter().enumerate() {
+        for (lane, x) in V::widen4(bits).into_iter().enumerate() {
+            form.add_half(&mut w.matrix.acc[2 * (4 * i + lane)], x);
         }
     }
+    w.matrix.acc_taint |= lane_taint(w.a_taint >> r, lanes, 2);
+}
+
+#[inline(always)]
+fn sum_singles(form: Addend, r: u8, w: &mut Context) {
+    let source = [w.a64(r), w.a64(r + 2)];
+    for lane in 0..4 {
+        let x = single(source[lane / 2], lane);
+        form.add(&mut w.matrix.acc[2 * lane], x);
+    }
+    w.matrix.acc_taint |= lane_taint(w.a_taint >> r, 4, 1);
+}
+
+/// Products of two operands into the accumulators.
+fn multiply(op: AccOp, x: u8, y: u8, w: &mut Context) {
+    let words = w.a_taint2(x) | w.a_taint2(y);
+    let (x, y) = (w.a64(x), w.a64(y));
+    let acc = &mut w.matrix.acc;
+    w.matrix.acc_taint |= match op {
+        AccOp::HalfMac { lanes } => {
+            let lanes = usize::from(lanes);
+            for lane in 0..lanes {
+                acc[2 * (lane / 2)] += half(x, lane) * half(y, lane);
+            }
+            lane_taint(words, lanes / 2, 1)
+        }
+        AccOp::SingleMac { lanes } => {
+            let lanes = usize::from(lanes);
+            for lane in 0..lanes {
+                let acc = &mut acc[2 * lane];
+                *acc = single(x, lane).mul_add(single(y, lane), *acc);
+            }
+            lane_taint(words, lanes, 1)
+        }
+        _ => {
+            for lane in 0..4 {
+                let acc = &mut acc[2 * lane];
+                *acc = single(x, lane % 2).mul_add(single(y, lane / 2), *acc);
+            }
+            if words != 0 { 0b0101_0101 } else { 0 }
+        }
+    };
+}
+
+/// Taint of a result of two operands and `$TAS`.
+fn scaled_taint(x: u8, y: u8, w: &Context) -> u32 {
+    w.a_taint2(x) | w.a_taint2(y) | if w.tas_taint { 3 } else { 0 }
+}
+
+fn axpy(x: u8, y: u8, w: &mut Context) -> Out {
+    let previous = singles(w);
+    let words = scaled_taint(x, y, w);
+    let (x, y, a) = (w.a64(x), w.a64(y), f32::from_bits(w.tas));
+    for lane in 0..2 {
+        w.matrix.acc[2 * lane] = a.mul_add(single(x, lane), single(y, lane));
+    }
+    let keep = w.matrix.acc_taint & !0b101;
+    w.matrix.acc_taint = keep | lane_taint(words, 2, 1);
+    previous
+}
+
+fn mix(x: u8, y: u8, w: &mut Context) -> Out {
+    let previous = halves(w, 4);
+    let words = scaled_taint(x, y, w);
+    let (x, y) = (w.a64(x), w.a64(y));
+    let (a, b) = (widen(w.tas as u16), widen((w.tas >> 16) as u16));
+    for lane in 0..4 {
+        w.matrix.acc[2 * lane] = a * half(x, lane) + b * half(y, lane);
+    }
+    let keep = w.matrix.acc_taint & !0b101_0101;
+    w.matrix.acc_taint = keep | lane_taint(words, 4, 2);
+    previous
+}
+
+fn drain_halves(r: u8, w: &mut Context) -> Out {
+    let out = halves(w, 2);
+    let x = w.a64(r);
+    let taint = (w.a_taint >> r & 1) * 3;
+    drain(w, [half(x, 0), half(x, 1)], taint);
+    Out {
+        taint: u32::from(out.taint != 0),
+        ..out
+    }
+}
+
+fn drain_singles(r: u8, w: &mut Context) -> Out {
+    let out = singles(w);
+    let x = w.a64(r);
+    let taint = w.a_taint2(r);
+    drain(w, [single(x, 0), single(x, 1)], taint);
+    out
 }
 
 /// Accumulators 0 and 2 as F32.

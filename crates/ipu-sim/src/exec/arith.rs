@@ -79,8 +79,8 @@ pub fn half<V: Lanes>(op: HalfOp, x: u64, y: u64, overflow: NanOnOverflow) -> u6
         HalfOp::Add => four::<V>(x, y, overflow, |x, y| x + y),
         HalfOp::Sub => four::<V>(x, y, overflow, |x, y| x - y),
         HalfOp::Mul => four::<V>(x, y, overflow, |x, y| x * y),
-        HalfOp::Max => four::<V>(x, y, overflow, |x, y| max(x, y)),
-        HalfOp::Min => four::<V>(x, y, overflow, |x, y| min(x, y)),
+        HalfOp::Max => four::<V>(x, y, overflow, max),
+        HalfOp::Min => four::<V>(x, y, overflow, min),
         HalfOp::AbsAdd => four::<V>(x, y, overflow, |x, y| x.abs() + y.abs()),
         HalfOp::AbsMax => four::<V>(x, y, overflow, |x, y| max(x.abs(), y.abs())),
         HalfOp::Clamp => {

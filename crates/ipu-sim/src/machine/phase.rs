@@ -24,11 +24,29 @@ const RETURN_ONLY: u32 = 0x43a0_0000;
 /// What decides how a row runs: tile, row address, incoming, outgoing and moving base.
 type RowKey = [u32; 5];
 
+/// Copies that resolved phases may hold; beyond it all are forgotten.
+const CACHED_COPIES_MAX: usize = 8 << 20;
+
 /// Phases that were resolved before. Looked up by key only, never walked.
 #[derive(Default)]
 pub struct PhaseCache {
     resolved: HashMap<Vec<RowKey>, Arc<PhaseEvents>>,
+    copies: usize,
 }
+
+impl PhaseCache {
+    fn insert(&mut self, key: Vec<RowKey>, events: &Arc<PhaseEvents>) {
+        if self.copies + events.copies.len() > CACHED_COPIES_MAX {
+            self.resolved.clear();
+            self.copies = 0;
+        }
+        self.copies += events.copies.len();
+        self.resolved.insert(key, Arc::clone(events));
+    }
+}
+
+/// What one tile receives.
+type Job<'a> = (&'a mut Tile, &'a [CopyRun], &'a [Vec<u32>]);
 
 /// A row that takes part.
 struct Participant {
@@ -49,7 +67,8 @@ impl Machine {
         let rows = self.participants(stops)?;
         self.phases_run += 1;
         let Some(first) = rows.first() else {
-            return self.leave_rows(None, stops);
+            self.leave_rows(None, stops);
+            return Ok(());
         };
         let start = self.tiles[first.at].time;
         if let Some(late) = rows.iter().find(|row| self.tiles[row.at].time != start) {
@@ -61,7 +80,7 @@ impl Machine {
             Some(events) => Arc::clone(events),
             None => {
                 let events = Arc::new(self.resolve(&rows)?);
-                self.phases.resolved.insert(key, Arc::clone(&events));
+                self.phases.insert(key, &events);
                 events
             }
         };
@@ -73,7 +92,8 @@ impl Machine {
         if self.data {
             self.move_words(&events)?;
         }
-        self.leave_rows(Some((&events, start)), stops)
+        self.leave_rows(Some((&events, start)), stops);
+        Ok(())
     }
 
     fn participants(&self, stops: &[Stop]) -> Result<Vec<Participant>, Box<DeviceFault>> {
@@ -131,14 +151,12 @@ impl Machine {
         })
     }
 
-    fn leave_rows(
-        &mut self,
-        events: Option<(&PhaseEvents, u64)>,
-        stops: &[Stop],
-    ) -> Result<(), Box<DeviceFault>> {
-        let mut spans = events.iter().flat_map(|(e, start)| {
+    /// Every tile goes on when its row, if it has one, is over.
+    fn leave_rows(&mut self, events: Option<(&PhaseEvents, u64)>, stops: &[Stop]) {
+        let mut spans = events.iter().flat_map(|(events, start)| {
             let end = move |duration: i32| start + duration.max(0) as u64;
-            e.rows.iter().map(move |row| (row.tile, end(row.duration)))
+            let rows = events.rows.iter();
+            rows.map(move |row| (row.tile, end(row.duration)))
         });
         let mut next = spans.next();
         for (tile, stop) in self.tiles.iter_mut().zip(stops) {
@@ -154,53 +172,24 @@ impl Machine {
             };
             tile.leave_row(end);
         }
-        Ok(())
     }
 
     fn move_words(&mut self, events: &PhaseEvents) -> Result<(), Box<DeviceFault>> {
-        let copies = &events.copies;
-        let undefined = copies
+        self.check_sent(&events.copies)?;
+        if events.overlapping {
+            return self.replay(&events.copies);
+        }
+        let words: Vec<Vec<u32>> = events
+            .copies
             .par_iter()
             .map(|copy| {
                 let source = self.tile_at(copy.src_tile);
-                source.memory.first_undefined(copy.src_addr, copy.words)
+                let words = source.memory.words(copy.src_addr, copy.words);
+                words.map(<[u32]>::to_vec).unwrap_or_default()
             })
-            .collect::<Vec<_>>();
-        for (copy, result) in copies.iter().zip(undefined) {
-            let kind = match result {
-                Ok(None) => continue,
-                Ok(Some(address)) => FaultKind::Undefined(Use::Send { address }),
-                Err(kind) => *kind,
-            };
-            return Err(self.supervisor_fault(self.index_of(copy.src_tile), kind));
-        }
-        let mut buffers: Vec<Vec<u32>> = if events.overlapping {
-            self.replay(copies)?;
-            return Ok(());
-        } else {
-            copies
-                .par_iter()
-                .map(|copy| {
-                    let source = self.tile_at(copy.src_tile);
-                    let words = source.memory.words(copy.src_addr, copy.words);
-                    words.map(<[u32]>::to_vec).unwrap_or_default()
-                })
-                .collect()
-        };
-        // Copies are by destination tile, as tiles are.
-        let mut jobs: Vec<(&mut Tile, &[CopyRun], &mut [Vec<u32>])> = Vec::new();
-        let mut tiles = self.tiles.iter_mut();
-        let (mut copies, mut rest) = (copies.as_slice(), buffers.as_mut_slice());
-        while let Some(first) = copies.first() {
-            let count = copies.partition_point(|copy| copy.dst_tile == first.dst_tile);
-            let (mine, others) = copies.split_at(count);
-            let (my_words, other_words) = rest.split_at_mut(count);
-            if let Some(tile) = tiles.find(|tile| tile.id == first.dst_tile) {
-                jobs.push((tile, mine, my_words));
-            }
-            (copies, rest) = (others, other_words);
-        }
-        let failures: Vec<_> = jobs
+            .collect();
+        let failures: Vec<_> = self
+            .jobs(&events.copies, &words)
             .into_par_iter()
             .filter_map(|(tile, copies, words)| {
                 copies.iter().zip(words).find_map(|(copy, words)| {
@@ -213,6 +202,43 @@ impl Machine {
             Some((tile, kind)) => Err(self.supervisor_fault(self.index_of(tile), kind)),
             None => Ok(()),
         }
+    }
+
+    /// What is sent must be in memory and defined.
+    fn check_sent(&self, copies: &[CopyRun]) -> Result<(), Box<DeviceFault>> {
+        let results: Vec<_> = copies
+            .par_iter()
+            .map(|copy| {
+                let source = self.tile_at(copy.src_tile);
+                source.memory.first_undefined(copy.src_addr, copy.words)
+            })
+            .collect();
+        for (copy, result) in copies.iter().zip(results) {
+            let kind = match result {
+                Ok(None) => continue,
+                Ok(Some(address)) => FaultKind::Undefined(Use::Send { address }),
+                Err(kind) => *kind,
+            };
+            return Err(self.supervisor_fault(self.index_of(copy.src_tile), kind));
+        }
+        Ok(())
+    }
+
+    /// Copies by destination tile, in which order they come.
+    fn jobs<'a>(&'a mut self, mut copies: &'a [CopyRun], words: &'a [Vec<u32>]) -> Vec<Job<'a>> {
+        let mut jobs: Vec<Job> = Vec::new();
+        let mut tiles = self.tiles.iter_mut();
+        let mut rest = words;
+        while let Some(first) = copies.first() {
+            let count = copies.partition_point(|copy| copy.dst_tile == first.dst_tile);
+            let (mine, others) = copies.split_at(count);
+            let (my_words, other_words) = rest.split_at(count);
+            if let Some(tile) = tiles.find(|tile| tile.id == first.dst_tile) {
+                jobs.push((tile, mine, my_words));
+            }
+            (copies, rest) = (others, other_words);
+        }
+        jobs
     }
 
     /// Move word by word in event order: for phases in which bytes are read and written.
