@@ -9,22 +9,16 @@ use std::time::{Duration, Instant};
 use ipu_emit::object::Object;
 use ipu_ir::contract::Contract;
 use ipu_ir::graph::{Graph, ValueId};
-use ipu_ir::program::Reservations;
-use ipu_model::{ModelSpec, SeededWeights};
+use ipu_model::SeededWeights;
 use ipu_package::Package;
-use ipu_plan::{AttentionFormats, Format, PlannerPolicy, Precision};
 use ipu_sim::Session;
 
+use crate::target::Target;
 use crate::tile::{Kernel, kernels};
-use crate::{Failure, USAGE, read, root};
+use crate::{Failure, USAGE, read};
 
-/// What a target takes: name, specification, tiles, runs.
-const TARGETS: [(&str, &str, u32, usize); 4] = [
-    ("siglip-tiny", "siglip-tiny", 64, 5),
-    ("mlp-b1", "mlp-so400m", 1472, 1),
-    ("siglip1-bs1", "siglip-so400m-378-1", 1472, 1),
-    ("siglip27-bs1", "siglip-so400m-378", 1472, 1),
-];
+/// Runs of a small target and of any other, if the command line does not say.
+const RUNS: [usize; 2] = [5, 1];
 const STEPS: [&str; 5] = ["plan", "place", "emit", "time", "sim"];
 
 /// Published measurements whose shapes are run back to back.
@@ -44,17 +38,14 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
         let seconds = option("--seconds").unwrap_or("2").parse()?;
         return issues(Duration::from_secs_f64(seconds));
     }
-    let target = TARGETS
-        .iter()
-        .find(|target| target.0 == *name)
-        .ok_or(USAGE)?;
-    let runs = option("--runs").map_or(Ok(target.3), str::parse)?;
+    let small = name.starts_with("siglip-tiny");
+    let runs = option("--runs").map_or(Ok(RUNS[usize::from(!small)]), str::parse)?;
     let until = option("--until").unwrap_or("sim");
     let steps = STEPS.iter().position(|step| *step == until).ok_or(USAGE)? + 1;
     if !chosen.is_empty() || runs == 0 {
         return Err(USAGE.into());
     }
-    passes(target.1, target.2, runs, steps)
+    passes(&Target::find(name)?, runs, steps)
 }
 
 /// Seconds of each step, run by run, and the results worth showing.
@@ -98,18 +89,16 @@ impl Times {
     }
 }
 
-fn passes(spec: &str, tiles: u32, runs: usize, steps: usize) -> Result<(), Failure> {
+fn passes(target: &Target, runs: usize, steps: usize) -> Result<(), Failure> {
     let mut times = Times::default();
-    let path = root().join(format!("models/specs/{spec}.toml"));
-    let spec = ModelSpec::parse(&read(&path)?)?;
     for _ in 0..runs {
-        one_run(&spec, tiles, steps, &mut times)?;
+        one_run(target, steps, &mut times)?;
     }
     times.print(runs);
     Ok(())
 }
 
-fn one_run(spec: &ModelSpec, tiles: u32, steps: usize, times: &mut Times) -> Result<(), Failure> {
+fn one_run(target: &Target, steps: usize, times: &mut Times) -> Result<(), Failure> {
     let (contracts, objects) = times.take("assemble", || {
         let pair = |Kernel { contract, object }| (contract, object);
         let pairs: Vec<(Contract, Object)> = kernels()?.into_iter().map(pair).collect();
@@ -119,26 +108,20 @@ fn one_run(spec: &ModelSpec, tiles: u32, steps: usize, times: &mut Times) -> Res
         let objects: BTreeMap<_, _> = names.into_iter().zip(objects).collect();
         Ok((contracts, objects))
     })?;
-    let graph = times.take("lower", || Ok(ipu_model::lower(spec, 1)?))?;
-    let planner = PlannerPolicy {
-        tiles,
-        operand_limits: vec![400_000, 160_000, 120_000, 96_000],
-        data_bytes: 500_000,
-    };
+    let graph = times.take("lower", || {
+        Ok(ipu_model::lower(&target.spec, target.batch)?)
+    })?;
     let candidates = times.take("plan", || {
-        Ok(ipu_plan::candidates(&graph, &precision(), &planner)?)
+        let (precision, planner) = (&target.precision, &target.planner);
+        Ok(ipu_plan::candidates(&graph, precision, planner)?)
     })?;
     if steps < 2 {
         return Ok(());
     }
-    let reservations = Reservations {
-        support_bytes: 32_768,
-        row_bytes: 49_152,
-    };
-    let policy = ipu_place::SchedulePolicy::default();
     let mids = candidates.iter().map(|candidate| &candidate.mid);
     let placed = times.take("place", || {
-        let (placed, failures) = ipu_place::place_first(mids, &contracts, &reservations, &policy);
+        let (reservations, schedule) = (&target.reservations, &target.schedule);
+        let (placed, failures) = ipu_place::place_first(mids, &contracts, reservations, schedule);
         for failure in &failures {
             println!("does not fit: {failure}");
         }
@@ -185,20 +168,6 @@ fn simulate(graph: &Graph, package: &Package, times: &mut Times) -> Result<(), F
         times.cycles.insert(step, invocation.cycles);
     }
     Ok(())
-}
-
-/// F143 at scale -4 for projections and MLP, F16 attention.
-fn precision() -> Precision {
-    let f16 = AttentionFormats {
-        qk: Format::F16,
-        pv: Format::F16,
-    };
-    Precision {
-        embed: Format::F16,
-        dense: Format::F143(-4),
-        attention: f16,
-        map: f16,
-    }
 }
 
 /// The most memory this process held at once.

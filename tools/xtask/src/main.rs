@@ -6,6 +6,7 @@
 mod bench;
 mod kernels;
 mod source;
+mod target;
 mod tidy;
 mod tile;
 
@@ -24,7 +25,7 @@ cargo xtask tidy [--shrink] [--deny WORD]... [FILE]...
 cargo xtask kernels [--check]
     write docs/tables/kernels.md, or only compare with it
 cargo xtask bench TARGET [--runs N] [--until plan|place|emit|time|sim]
-    time the passes of siglip-tiny, mlp-b1, siglip1-bs1 or siglip27-bs1
+    time the passes of a target of models/BUILD.toml, such as siglip-tiny
 cargo xtask bench issues [--seconds S]
     simulator speed of one core on kernels back to back";
 
