@@ -50,6 +50,10 @@ struct Body {
     len: usize,
     op: MatrixOp,
     pointers: u8,
+    /// A registers that are read and written, and M registers that are read.
+    reads: u32,
+    writes: u32,
+    strides: u32,
 }
 
 /// The pair that is written for a register.
@@ -75,6 +79,9 @@ fn body(lines: &[Line], w: &Context) -> Option<Body> {
         len,
         op,
         pointers,
+        reads: 0,
+        writes: 0,
+        strides: 3 << pointers,
     };
     for (line, bundle) in lines.iter().step_by(2).zip(&mut found.bundles) {
         let (main, aux) = (&line.main, &line.aux);
@@ -91,6 +98,9 @@ fn body(lines: &[Line], w: &Context) -> Option<Body> {
             PaceOp::Load2Store => true,
             _ => return None,
         };
+        found.strides |= 1 << stride;
+        found.reads |= 3 << aux.r[1] | 3 << aux.r[2] | 3 << source;
+        found.writes |= 3 << aux.r[0] | if second_load { 15 << d } else { 3 << d };
         *bundle = Bundle {
             left: usize::from(aux.r[1] / 2),
             partials: usize::from(aux.r[2] / 2),
@@ -175,7 +185,7 @@ fn defined(memory: &Memory, track: &Track, len: usize, range: (u32, u32), count:
 /// Run as many iterations as the checks allow, and say how many.
 #[inline(always)]
 pub fn run<V: Lanes>(lines: &[Line], count: u32, w: &mut Context, shared: &mut Shared) -> u32 {
-    if count < ITERATIONS_MIN || w.a_taint != 0 || w.m_taint != 0 {
+    if count < ITERATIONS_MIN {
         return 0;
     }
     let matrix = &w.matrix;
@@ -185,6 +195,9 @@ pub fn run<V: Lanes>(lines: &[Line], count: u32, w: &mut Context, shared: &mut S
     let Some(body) = body(lines, w) else {
         return 0;
     };
+    if w.a_taint & body.reads | w.m_taint & body.strides != 0 {
+        return 0;
+    }
     let start = untapack([w.m(body.pointers), w.m(body.pointers + 1)]);
     let Some(count) = allowed(&body, start, count, shared.memory) else {
         return 0;
@@ -372,7 +385,10 @@ impl State {
     /// Put everything back.
     fn leave(self, body: &Body, w: &mut Context) {
         for (pair, value) in self.pairs[..ZERO_PAIR].iter().enumerate() {
-            w.set_a64(2 * pair as u8, *value, 0);
+            let register = 2 * pair as u8;
+            if body.writes >> register & 1 != 0 {
+                w.set_a64(register, *value, 0);
+            }
         }
         let matrix = &mut w.matrix;
         matrix.acc = self.acc;

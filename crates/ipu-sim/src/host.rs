@@ -167,7 +167,7 @@ mod tests {
                 }
                 let close = |(x, y): (&f32, &f32)| (x - y).abs() <= x.abs() / 16.0;
                 assert!(matrix.iter().zip(&found).all(close));
-                assert_eq!(dtype == Dtype::F143 || found == matrix, true);
+                assert!(dtype == Dtype::F143 || found == matrix);
             }
         }
     }

@@ -85,6 +85,8 @@ fn setup(random: &mut Random, out: u32, nfmt: u32) -> (Context, Memory, Coeffici
         let codes = codes & 0xbfff_bfff_bfff_bfff;
         w.matrix.partials[4 * i..4 * i + 4].copy_from_slice(&widen4(codes));
     }
+    // Registers that the body does not touch may be undefined.
+    w.a_taint = 3 << 6 | 3 << 12;
     w.matrix.partials_at = 4;
     w.matrix.results_at = 4;
     w.fp_nfmt = nfmt;

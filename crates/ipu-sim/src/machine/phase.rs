@@ -24,10 +24,25 @@ const RETURN_ONLY: u32 = 0x43a0_0000;
 /// What decides how a row runs: tile, row address, incoming, outgoing and moving base.
 type RowKey = [u32; 5];
 
+/// Copies that resolved phases may hold; beyond it all are forgotten.
+const CACHED_COPIES_MAX: usize = 8 << 20;
+
 /// Phases that were resolved before. Looked up by key only, never walked.
 #[derive(Default)]
 pub struct PhaseCache {
     resolved: HashMap<Vec<RowKey>, Arc<PhaseEvents>>,
+    copies: usize,
+}
+
+impl PhaseCache {
+    fn insert(&mut self, key: Vec<RowKey>, events: &Arc<PhaseEvents>) {
+        if self.copies + events.copies.len() > CACHED_COPIES_MAX {
+            self.resolved.clear();
+            self.copies = 0;
+        }
+        self.copies += events.copies.len();
+        self.resolved.insert(key, Arc::clone(events));
+    }
 }
 
 /// What one tile receives.
@@ -65,7 +80,7 @@ impl Machine {
             Some(events) => Arc::clone(events),
             None => {
                 let events = Arc::new(self.resolve(&rows)?);
-                self.phases.resolved.insert(key, Arc::clone(&events));
+                self.phases.insert(key, &events);
                 events
             }
         };
