@@ -36,7 +36,11 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let mut option = |key| chosen.remove(key);
     if *name == "issues" {
         let seconds = option("--seconds").unwrap_or("2").parse()?;
-        return issues(Duration::from_secs_f64(seconds));
+        let only = option("--record");
+        let records = BACK_TO_BACK
+            .into_iter()
+            .filter(|id| only.is_none_or(|only| only == *id));
+        return issues(records, Duration::from_secs_f64(seconds));
     }
     let small = name.starts_with("siglip-tiny");
     let runs = option("--runs").map_or(Ok(RUNS[usize::from(!small)]), str::parse)?;
@@ -190,11 +194,11 @@ fn core_seconds() -> Result<f64, Failure> {
     Ok(nanoseconds.parse::<f64>()? / 1e9)
 }
 
-fn issues(span: Duration) -> Result<(), Failure> {
+fn issues(records: impl Iterator<Item = &'static str>, span: Duration) -> Result<(), Failure> {
     println!("| kernel | record | million issues/s a core | of wall clock | GMAC/s a core |");
     println!("| --- | --- | ---: | ---: | ---: |");
     let kernels = kernels()?;
-    for id in BACK_TO_BACK {
+    for id in records {
         let cases = kernels.iter().flat_map(|kernel| {
             let cases = kernel.contract.cases.iter();
             cases.map(move |case| (kernel, case))

@@ -26,7 +26,7 @@ cargo xtask kernels [--check]
     write docs/tables/kernels.md, or only compare with it
 cargo xtask bench TARGET [--runs N] [--until plan|place|emit|time|sim]
     time the passes of a target of models/BUILD.toml, such as siglip-tiny
-cargo xtask bench issues [--seconds S]
+cargo xtask bench issues [--seconds S] [--record K181|K006|K104|K196]
     simulator speed of one core on kernels back to back";
 
 fn main() -> ExitCode {

@@ -166,7 +166,7 @@ impl Random {
             match dtype {
                 Dtype::F16 => bytes.extend(f16::from_f32(unit).to_le_bytes()),
                 Dtype::F32 => bytes.extend(unit.to_le_bytes()),
-                Dtype::F143 => bytes.push((bits & 0x80) as u8 | 1 + (bits >> 8) as u8 % 119),
+                Dtype::F143 => bytes.push((bits & 0x80) as u8 | (1 + (bits >> 8) as u8 % 119)),
                 Dtype::U32 => bytes.extend(bits.to_le_bytes()),
             }
         }
