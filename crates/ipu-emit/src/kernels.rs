@@ -25,6 +25,8 @@ const BOOT_CODE: std::ops::Range<u32> = IMAGE_ENTRY + 4..0x50000;
 pub struct KernelImage {
     /// Address and words of each section.
     pub segments: Vec<(u32, Vec<u32>)>,
+    /// How many of them are the runtime's; they come first.
+    pub runtime: usize,
     pub entries: BTreeMap<String, u32>,
     /// Where tile programs may start.
     pub end: u32,
@@ -67,10 +69,12 @@ pub fn kernel_image(
         placed.push(link::Placed { object, addresses });
     }
     let linked = link(&placed, &BTreeMap::new(), SRAM_BASE)?;
-    let segments = linked
-        .segments
-        .iter()
-        .filter(|segment| !segment.bytes.is_empty())
+    let filled = || {
+        let segments = linked.segments.iter();
+        segments.filter(|segment| !segment.bytes.is_empty())
+    };
+    let runtime = filled().take_while(|segment| segment.object == 0).count();
+    let segments = filled()
         .map(|segment| (segment.address, words_of(&segment.bytes)))
         .collect();
     let entries = linked
@@ -80,6 +84,7 @@ pub fn kernel_image(
         .collect();
     Ok(KernelImage {
         segments,
+        runtime,
         entries,
         end: space.support.next_multiple_of(8),
     })

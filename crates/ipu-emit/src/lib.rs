@@ -2,6 +2,7 @@
 
 pub mod asm;
 pub mod host;
+mod host_calls;
 mod kernels;
 pub mod link;
 pub mod object;

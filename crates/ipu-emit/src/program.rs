@@ -3,21 +3,24 @@
 //! Input: a placed tile program and kernel objects. Output: a package.
 //! Invariants: every word comes from the instruction table or from a row; frames lie in the tables
 //! element, code in the boot element and the support reservation; equal inputs give equal bytes.
-//! Not here: placement, schedules, admission limits, host packets.
+//! Not here: placement, schedules, admission limits.
 
 use std::collections::{BTreeMap, HashMap};
 
 use ipu_ir::program::{Placed, Reservations};
-use ipu_package::{Binding, Package, Piece, Segment, SegmentKind, TileImage};
+use ipu_package::{Binding, HostPlan, Package, Piece, Segment, SegmentKind, TileImage};
+use ipu_target::TILES;
 use ipu_target::memory::IMAGE_ENTRY;
+use ipu_target::topology::physical;
 use rayon::prelude::*;
 use thiserror::Error;
 
+use crate::host_calls::HostCalls;
 use crate::kernels::{KernelImage, SUPPORT_BASE, kernel_image};
 use crate::link::LinkError;
 use crate::object::Object;
-use crate::tile_code::{TileCode, TileWork, per_tile};
-use crate::words::Words;
+use crate::tile_code::{TileCode, per_tile};
+use crate::words::{ANSWERS_MAX, Words, ZONE_ANSWERED};
 
 #[derive(Debug, Error)]
 pub enum EmitError {
@@ -49,10 +52,14 @@ pub fn emit(
     let support_end = support_end(placed.reservations);
     let kernels = kernel_image(&program.kernels, objects, support_end)?;
     let work = per_tile(placed);
+    let bindings = bindings(placed);
+    let plan = HostPlan::new(&program.host_tensors, &bindings, physical);
+    let host = HostCalls::new(&plan);
+    let limited = |tile, code| within(tile, code, support_end);
     let codes: Vec<TileCode> = work
         .par_iter()
-        .enumerate()
-        .map(|(tile, work)| tile_code(placed, &kernels, tile as u32, work, support_end))
+        .zip(0u32..program.tiles)
+        .map(|(work, tile)| limited(tile, TileCode::new(placed, &kernels, tile, work, &host)?))
         .collect::<Result<_, _>>()?;
     let mut pool = Pool::default();
     let shared: Vec<Piece> = kernels
@@ -60,18 +67,28 @@ pub fn emit(
         .iter()
         .map(|(address, words)| pool.piece(SegmentKind::Kernel, *address, words.clone()))
         .collect();
-    let images = codes
+    let mut images: Vec<TileImage> = codes
         .into_iter()
-        .enumerate()
-        .map(|(tile, code)| image(&mut pool, &shared, &kernels, tile as u32, code))
+        .zip(0..)
+        .map(|(code, tile)| image(&mut pool, &shared, &kernels, tile, code))
         .collect();
+    for tile in host.serving_tiles() {
+        if tile >= program.tiles {
+            let code = limited(tile, TileCode::serving(placed, &kernels, tile, &host)?)?;
+            let runtime = &shared[..kernels.runtime];
+            images.push(image(&mut pool, runtime, &kernels, tile, code));
+        }
+    }
+    let rest = rest_image(&mut pool, &images);
     Ok(Package {
         device: device.to_owned(),
         tiles: program.tiles,
         segments: pool.segments,
         images,
+        rest,
         tensors: program.host_tensors.clone(),
-        bindings: bindings(placed),
+        bindings,
+        host: plan,
         steps: program.infos.clone(),
     })
 }
@@ -81,14 +98,7 @@ pub fn support_end(reservations: Reservations) -> u32 {
     SUPPORT_BASE + reservations.support_bytes
 }
 
-fn tile_code(
-    placed: &Placed,
-    kernels: &KernelImage,
-    tile: u32,
-    work: &TileWork<'_>,
-    support_end: u32,
-) -> Result<TileCode, EmitError> {
-    let code = TileCode::new(placed, kernels, tile, work)?;
+fn within(tile: u32, code: TileCode, support_end: u32) -> Result<TileCode, EmitError> {
     let end = code.program.here();
     if end > support_end {
         return Err(EmitError::ProgramTooLong {
@@ -100,6 +110,28 @@ fn tile_code(
     Ok(code)
 }
 
+/// What all other tiles run: they answer every sync for ever.
+fn rest_image(pool: &mut Pool, images: &[TileImage]) -> Option<TileImage> {
+    let taken = images
+        .iter()
+        .zip(0..)
+        .take_while(|(image, tile)| image.tile == *tile);
+    let tile = taken.count() as u32;
+    if tile == TILES {
+        return None;
+    }
+    let mut words = Words::new(IMAGE_ENTRY);
+    words.sans(ANSWERS_MAX as i32 - 1);
+    words.sync(ZONE_ANSWERED);
+    words.bri(IMAGE_ENTRY);
+    Some(TileImage {
+        tile,
+        entry: IMAGE_ENTRY,
+        pieces: vec![pool.piece(SegmentKind::TileProgram, IMAGE_ENTRY, words.words)],
+        marks: Vec::new(),
+    })
+}
+
 fn image(
     pool: &mut Pool,
     shared: &[Piece],
@@ -108,7 +140,7 @@ fn image(
     code: TileCode,
 ) -> TileImage {
     let mut boot = Words::new(IMAGE_ENTRY);
-    boot.bri(kernels.end);
+    boot.bri(code.entry);
     let mut pieces = vec![pool.piece(SegmentKind::TileProgram, IMAGE_ENTRY, boot.words)];
     pieces.extend_from_slice(shared);
     pieces.push(pool.piece(SegmentKind::TileProgram, kernels.end, code.program.words));

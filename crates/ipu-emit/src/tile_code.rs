@@ -11,11 +11,12 @@ use ipu_ir::program::{Call, Placed, PlacedPhase, Row, Step, Word};
 use ipu_package::Mark;
 use ipu_target::memory::RUNTIME_STATE;
 
+use crate::host_calls::{CALLS, HostCalls, INPUTS, OUTPUTS, PARAMETERS, Table};
 use crate::kernels::{KernelImage, TABLES};
 use crate::program::EmitError;
 use crate::words::{
-    BARRIER_LINK, FRAME, INCOMING_BASE, INCOMING_DCOUNT, LINK, MOVING_BASE, OUTGOING_BASE, SCRATCH,
-    SCRATCH2, STATE, Words, ZERO, ZONE_ANSWERED, ZONE_HOST, ZONE_INTERNAL,
+    ANSWERS_MAX, BARRIER_LINK, FRAME, INCOMING_BASE, INCOMING_DCOUNT, LINK, MOVING_BASE,
+    OUTGOING_BASE, SCRATCH, SCRATCH2, STATE, Words, ZERO, ZONE_ANSWERED, ZONE_INTERNAL,
 };
 
 /// Word of the runtime state that counts iterations.
@@ -37,7 +38,10 @@ enum Work<'a> {
         info: u32,
         row: Option<&'a Row>,
     },
-    Host {
+    Upload {
+        info: u32,
+    },
+    Download {
         info: u32,
     },
     Begin,
@@ -67,9 +71,8 @@ fn split<'a>(
     };
     for step in steps {
         match step {
-            Step::HostUpload { info } | Step::HostDownload { info } => {
-                each(work, &|| Work::Host { info: *info });
-            }
+            Step::HostUpload { info } => each(work, &|| Work::Upload { info: *info }),
+            Step::HostDownload { info } => each(work, &|| Work::Download { info: *info }),
             Step::Calls { info, calls } => {
                 for call in calls {
                     work[call.tile as usize]
@@ -100,7 +103,9 @@ fn split<'a>(
 
 /// Code and data of one tile.
 pub struct TileCode {
+    /// Host programs, then the tile's own.
     pub program: Words,
+    pub entry: u32,
     pub frames: Words,
     pub rows: Vec<(u32, Vec<u32>)>,
     pub marks: Vec<Mark>,
@@ -121,6 +126,7 @@ struct Emitter<'a> {
     shared: BTreeMap<Vec<u32>, u32>,
     moving: Vec<Moving>,
     loop_start: u32,
+    host: [Table; CALLS],
 }
 
 impl TileCode {
@@ -129,13 +135,17 @@ impl TileCode {
         kernels: &KernelImage,
         tile: u32,
         work: &TileWork<'_>,
+        host: &HostCalls,
     ) -> Result<Self, EmitError> {
-        let code = TileCode {
+        let mut code = TileCode {
             program: Words::new(kernels.end),
+            entry: 0,
             frames: Words::new(TABLES.start),
             rows: Vec::new(),
             marks: Vec::new(),
         };
+        let host = host.emit(tile, &mut code.program, &mut code.frames);
+        code.entry = code.program.here();
         let mut emitter = Emitter {
             placed,
             kernels,
@@ -143,10 +153,58 @@ impl TileCode {
             shared: BTreeMap::new(),
             moving: Vec::new(),
             loop_start: 0,
+            host,
         };
         emitter.emit(work);
-        let code = emitter.code;
-        let end = code.frames.here();
+        emitter.code.checked(tile)
+    }
+
+    /// The code of a tile that serves the host and takes no other part.
+    pub fn serving(
+        placed: &Placed,
+        kernels: &KernelImage,
+        tile: u32,
+        host: &HostCalls,
+    ) -> Result<Self, EmitError> {
+        let mut program = Words::new(kernels.end);
+        let mut frames = Words::new(TABLES.start);
+        let tables = host.emit(tile, &mut program, &mut frames);
+        let entry = program.here();
+        let host_run = kernels.entries["host_run"];
+        program.begin();
+        program.host_call(tables[PARAMETERS], host_run);
+        let top = program.here();
+        let mut phases = placed.phases.iter();
+        let mut syncs = 0;
+        for step in &placed.program.steps {
+            match step {
+                Step::HostUpload { .. } => {
+                    answer(&mut program, &mut syncs);
+                    program.host_call(tables[INPUTS], host_run);
+                    syncs = 1;
+                }
+                Step::HostDownload { .. } => {
+                    answer(&mut program, &mut syncs);
+                    program.host_call(tables[OUTPUTS], host_run);
+                }
+                _ => {}
+            }
+            syncs += phase_count(step, &mut phases);
+        }
+        answer(&mut program, &mut syncs);
+        program.bri(top);
+        let code = TileCode {
+            program,
+            entry,
+            frames,
+            rows: Vec::new(),
+            marks: Vec::new(),
+        };
+        code.checked(tile)
+    }
+
+    fn checked(self, tile: u32) -> Result<Self, EmitError> {
+        let end = self.frames.here();
         if end > TABLES.end {
             return Err(EmitError::TablesFull {
                 tile,
@@ -154,14 +212,40 @@ impl TileCode {
                 available: TABLES.end - TABLES.start,
             });
         }
-        Ok(code)
+        Ok(self)
+    }
+}
+
+/// Answer internal syncs that only other tiles need.
+fn answer(program: &mut Words, syncs: &mut u32) {
+    while *syncs > 0 {
+        let count = (*syncs).min(ANSWERS_MAX);
+        program.sans(count as i32 - 1);
+        program.sync(ZONE_ANSWERED);
+        *syncs -= count;
+    }
+}
+
+/// Internal syncs of the phases of a step.
+fn phase_count(step: &Step, phases: &mut std::slice::Iter<'_, PlacedPhase>) -> u32 {
+    match step {
+        Step::Phase { .. } => {
+            let phase = phases.next().expect("each phase has a schedule");
+            u32::from(!phase.rows.is_empty())
+        }
+        Step::Repeat { count, body } => {
+            let once: u32 = body.iter().map(|step| phase_count(step, phases)).sum();
+            count * once
+        }
+        _ => 0,
     }
 }
 
 impl Emitter<'_> {
     fn emit(&mut self, work: &TileWork<'_>) {
         self.code.program.setzi(STATE, RUNTIME_STATE.start);
-        self.code.program.sync(ZONE_HOST);
+        self.code.program.begin();
+        self.host_call(PARAMETERS);
         let top = self.code.program.here();
         for step in &work.steps {
             match step {
@@ -171,15 +255,26 @@ impl Emitter<'_> {
                     row: Some(row),
                 } => self.active(*info, row),
                 Work::Phase { info, row: None } => self.inactive(*info),
-                Work::Host { info } => {
+                Work::Upload { info } => {
                     self.mark(*info);
-                    self.code.program.sync(ZONE_HOST);
+                    self.host_call(INPUTS);
+                    // Cycles count from the last arrival here.
+                    self.code.program.sync(ZONE_INTERNAL);
+                }
+                Work::Download { info } => {
+                    self.mark(*info);
+                    self.host_call(OUTPUTS);
                 }
                 Work::Begin => self.begin(),
                 Work::End { count } => self.end(*count),
             }
         }
         self.code.program.bri(top);
+    }
+
+    fn host_call(&mut self, call: usize) {
+        let host_run = self.kernels.entries["host_run"];
+        self.code.program.host_call(self.host[call], host_run);
     }
 
     fn mark(&mut self, step: u32) {
@@ -216,10 +311,10 @@ impl Emitter<'_> {
                 }
             });
         }
-        if moving.is_empty() {
-            if let Some(address) = self.shared.get(&words) {
-                return *address;
-            }
+        if moving.is_empty()
+            && let Some(address) = self.shared.get(&words)
+        {
+            return *address;
         }
         let frames = &mut self.code.frames;
         if frames.words.len() % 2 == 1 {

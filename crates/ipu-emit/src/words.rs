@@ -1,6 +1,9 @@
 //! Supervisor instruction words, through the one instruction table.
 
 use ipu_isa::{FormId, Operands, encode};
+use ipu_target::exchange::MUX_NEUTRAL;
+
+use crate::host_calls::Table;
 
 /// Registers with a fixed use in tile programs (see the device program design).
 pub const FRAME: i32 = 0;
@@ -12,7 +15,12 @@ pub const LINK: i32 = 10;
 pub const STATE: i32 = 11;
 pub const ZERO: i32 = 15;
 
-/// Exchange registers that a phase sets.
+/// Arguments of the runtime's host call.
+const HOST_ENTRIES: i32 = 2;
+const HOST_TABLE: i32 = 3;
+const HOST_LINK: i32 = 9;
+
+/// Exchange registers that phases and host programs set.
 pub const INCOMING_MUX: i32 = 0xa0;
 pub const INCOMING_BASE: i32 = 0xa4;
 pub const INCOMING_DCOUNT: i32 = 0xa6;
@@ -27,6 +35,8 @@ pub const ZONE_ANSWERED: i32 = 1;
 pub const ZONE_INTERNAL: i32 = 3;
 pub const ZONE_HOST: i32 = 7;
 pub const ZONE_HOST_MASTER: i32 = 15;
+/// Syncs that one `sans` can answer.
+pub const ANSWERS_MAX: u32 = 1 << 19;
 
 /// Words of one tile program under construction.
 pub struct Words {
@@ -61,6 +71,25 @@ impl Words {
 
     pub fn setzi(&mut self, register: i32, value: u32) {
         self.push("setzi M", &[register, value as i32]);
+    }
+
+    /// Set what host programs rely on, and meet the host.
+    pub fn begin(&mut self) {
+        self.setzi(SCRATCH, MUX_NEUTRAL);
+        self.put(INCOMING_MUX, SCRATCH);
+        self.put(OUTGOING_BASE, ZERO);
+        self.sync(ZONE_HOST);
+    }
+
+    /// Make a call of the host, if it has batches.
+    pub fn host_call(&mut self, table: Table, host_run: u32) {
+        if table.entries == 0 {
+            return;
+        }
+        self.setzi(HOST_ENTRIES, table.entries - 1);
+        self.setzi(HOST_TABLE, table.address);
+        self.put(OUTGOING_BASE, ZERO);
+        self.call(HOST_LINK, host_run);
     }
 
     pub fn put(&mut self, csr: i32, register: i32) {

@@ -20,6 +20,7 @@ pub enum SectionId {
     Images,
     Tensors,
     Bindings,
+    Host,
     Steps,
     /// Words of the segments of one group.
     Words(u32),
@@ -27,12 +28,13 @@ pub enum SectionId {
 
 impl SectionId {
     /// The sections before the words, in file order.
-    pub(crate) const FIXED: [SectionId; 6] = [
+    pub(crate) const FIXED: [SectionId; 7] = [
         SectionId::Program,
         SectionId::Segments,
         SectionId::Images,
         SectionId::Tensors,
         SectionId::Bindings,
+        SectionId::Host,
         SectionId::Steps,
     ];
 
@@ -45,8 +47,9 @@ impl SectionId {
             SectionId::Images => (3, 0),
             SectionId::Tensors => (4, 0),
             SectionId::Bindings => (5, 0),
-            SectionId::Steps => (6, 0),
-            SectionId::Words(group) => (7, group),
+            SectionId::Host => (6, 0),
+            SectionId::Steps => (7, 0),
+            SectionId::Words(group) => (8, group),
         }
     }
 }
@@ -60,6 +63,7 @@ impl fmt::Display for SectionId {
             SectionId::Images => f.write_str("images"),
             SectionId::Tensors => f.write_str("tensors"),
             SectionId::Bindings => f.write_str("bindings"),
+            SectionId::Host => f.write_str("host"),
             SectionId::Steps => f.write_str("steps"),
             SectionId::Words(group) => write!(f, "words.{group}"),
         }

@@ -15,7 +15,7 @@ use crate::column::ColumnWriter;
 use crate::container::{SectionEntry, header, table};
 use crate::error::{PackageError, SectionId};
 use crate::limits::{
-    BINDINGS_MAX, MARKS_MAX, NAME_BYTES_MAX, PIECES_MAX, SEGMENT_WORDS_MAX, SEGMENTS_MAX,
+    BINDINGS_MAX, MARKS_MAX, NAME_BYTES_MAX, PIECES_MAX, RUNS_MAX, SEGMENT_WORDS_MAX, SEGMENTS_MAX,
     SPANS_MAX, STEPS_MAX, TENSORS_MAX, TILES_MAX,
 };
 use crate::sections;
@@ -62,10 +62,11 @@ pub fn read(file: &[u8]) -> Result<Package, PackageError> {
     let at = |index: usize| fixed[index].unpack(&file[places[index].clone()]);
     let (device, tiles) = sections::take_program(&at(0)?)?;
     let segments = sections::take_segments(&at(1)?)?;
-    let images = sections::take_images(&at(2)?)?;
+    let (images, rest) = sections::take_images(&at(2)?)?;
     let tensors = sections::take_tensors(&at(3)?)?;
     let bindings = sections::take_bindings(&at(4)?)?;
-    let steps = sections::take_steps(&at(5)?)?;
+    let host = sections::take_host(&at(5)?)?;
+    let steps = sections::take_steps(&at(6)?)?;
     let places = &places[SectionId::FIXED.len()..];
     let segments = read_words(file, &segments, words, places)?;
     Ok(Package {
@@ -73,8 +74,10 @@ pub fn read(file: &[u8]) -> Result<Package, PackageError> {
         tiles,
         segments,
         images,
+        rest,
         tensors,
         bindings,
+        host,
         steps,
     })
 }
@@ -125,9 +128,10 @@ fn section_bytes(package: &Package, groups: &[Range<usize>], id: SectionId) -> V
         SectionId::Header => {}
         SectionId::Program => sections::put_program(package, &mut out),
         SectionId::Segments => sections::put_segments(&package.segments, &mut out),
-        SectionId::Images => sections::put_images(&package.images, &mut out),
+        SectionId::Images => sections::put_images(package, &mut out),
         SectionId::Tensors => sections::put_tensors(&package.tensors, &mut out),
         SectionId::Bindings => sections::put_bindings(&package.bindings, &mut out),
+        SectionId::Host => sections::put_host(&package.host, &mut out),
         SectionId::Steps => sections::put_steps(&package.steps, &mut out),
         SectionId::Words(group) => {
             return group_bytes(&package.segments[groups[group as usize].clone()]);
@@ -177,17 +181,24 @@ fn read_words(
 fn check_counts(package: &Package) -> Result<(), PackageError> {
     let sum = |counts: &mut dyn Iterator<Item = usize>| counts.sum::<usize>();
     let most = |counts: &mut dyn Iterator<Item = usize>| counts.max().unwrap_or(0);
-    let (images, tensors, steps) = (&package.images, &package.tensors, &package.steps);
+    let (tensors, steps) = (&package.tensors, &package.steps);
+    let images = || package.images.iter().chain(&package.rest);
     let step_names = steps
         .iter()
         .flat_map(|s| [s.operation.len(), s.label.len()]);
     let names = tensors.iter().map(|t| t.name.len()).chain(step_names);
     let longest = most(&mut names.chain([package.device.len()]));
     let longest_segment = most(&mut package.segments.iter().map(|s| s.words.len()));
-    let pieces = sum(&mut images.iter().map(|image| image.pieces.len()));
-    let marks = sum(&mut images.iter().map(|image| image.marks.len()));
+    let pieces = sum(&mut images().map(|image| image.pieces.len()));
+    let marks = sum(&mut images().map(|image| image.marks.len()));
     let row_spans = sum(&mut tensors.iter().map(|tensor| tensor.row_spans.len()));
     let column_spans = sum(&mut tensors.iter().map(|tensor| tensor.column_spans.len()));
+    let plan = &package.host;
+    let runs = most(
+        &mut [&plan.parameters, &plan.inputs, &plan.outputs]
+            .map(Vec::len)
+            .into_iter(),
+    );
     let rows = [
         (
             SectionId::Program,
@@ -215,7 +226,7 @@ fn check_counts(package: &Package) -> Result<(), PackageError> {
         ),
         (
             SectionId::Images,
-            images.len(),
+            images().count(),
             TILES_MAX,
             "too many images",
         ),
@@ -240,6 +251,13 @@ fn check_counts(package: &Package) -> Result<(), PackageError> {
             BINDINGS_MAX,
             "too many bindings",
         ),
+        (
+            SectionId::Host,
+            package.host.slots.len(),
+            TILES_MAX,
+            "too many slots",
+        ),
+        (SectionId::Host, runs, RUNS_MAX, "too many runs"),
         (SectionId::Steps, steps.len(), STEPS_MAX, "too many steps"),
     ];
     match rows.into_iter().find(|row| row.1 > row.2 as usize) {

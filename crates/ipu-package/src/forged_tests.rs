@@ -29,6 +29,7 @@ fn package() -> Package {
                 step: 0,
             }],
         }],
+        rest: None,
         tensors: vec![crate::Tensor {
             name: "x".to_owned(),
             role: crate::Role::Input,
@@ -53,6 +54,15 @@ fn package() -> Package {
             rows: 16,
             columns: 32,
         }],
+        host: crate::HostPlan {
+            slots: vec![0],
+            inputs: vec![crate::HostRun {
+                tile: 0,
+                address: 8,
+                bytes: 512,
+            }],
+            ..crate::HostPlan::default()
+        },
         steps: vec![crate::StepInfo {
             operation: "a".to_owned(),
             label: "b".to_owned(),
@@ -117,7 +127,7 @@ fn every_altered_section_gives_an_error_or_a_canonical_package() {
 fn sizes_are_compared_before_anything_is_read() {
     let file = write(&package()).unwrap();
     let mut entries = section_table(&file).unwrap();
-    entries[6].bytes = u64::from(GROUP_BYTES_MAX) + 4;
+    entries[7].bytes = u64::from(GROUP_BYTES_MAX) + 4;
     let limit = u64::from(GROUP_BYTES_MAX);
     let expected = PackageError::SizeLimit {
         section: SectionId::Words(0),
@@ -125,7 +135,7 @@ fn sizes_are_compared_before_anything_is_read() {
         limit,
     };
     assert_eq!(header(&entries).unwrap_err(), expected);
-    assert_eq!(read(&with_size(&file, 6, limit + 4)).unwrap_err(), expected);
+    assert_eq!(read(&with_size(&file, 7, limit + 4)).unwrap_err(), expected);
     let huge = read(&with_size(&file, 4, u64::MAX)).unwrap_err();
     assert!(matches!(
         huge,
@@ -150,7 +160,7 @@ fn with_size(file: &[u8], section: usize, bytes: u64) -> Vec<u8> {
     let mut file = file.to_vec();
     let at = 14 + 56 * section + 8;
     file[at..at + 8].copy_from_slice(&bytes.to_le_bytes());
-    let end = 14 + 56 * 7;
+    let end = 14 + 56 * 8;
     let digest = *blake3::hash(&file[..end]).as_bytes();
     file[end..end + 32].copy_from_slice(&digest);
     file

@@ -17,7 +17,7 @@ pub const SEGMENT_BYTES_MAX: u64 = TILES_MAX as u64 * IMAGE_BYTES_MAX as u64;
 /// Uncompressed bytes of one group of segments.
 pub const GROUP_BYTES_MAX: u32 = 4 << 20;
 /// Entries of the section table: neighbouring groups together exceed one group's bytes.
-pub const SECTIONS_MAX: u32 = 8 + 2 * (SEGMENT_BYTES_MAX / GROUP_BYTES_MAX as u64) as u32;
+pub const SECTIONS_MAX: u32 = 9 + 2 * (SEGMENT_BYTES_MAX / GROUP_BYTES_MAX as u64) as u32;
 
 pub const SEGMENTS_MAX: u32 = 1 << 22;
 pub const PIECES_MAX: u32 = 1 << 22;
@@ -25,6 +25,8 @@ pub const MARKS_MAX: u32 = 1 << 24;
 pub const TENSORS_MAX: u32 = 1 << 16;
 pub const SPANS_MAX: u32 = 1 << 22;
 pub const BINDINGS_MAX: u32 = 1 << 22;
+/// Runs of bytes that the host moves, all calls together.
+pub const RUNS_MAX: u32 = 1 << 22;
 pub const STEPS_MAX: u32 = 1 << 20;
 /// Bytes of one name.
 pub const NAME_BYTES_MAX: u32 = 1 << 12;
@@ -38,6 +40,7 @@ pub const fn section_bytes_max(section: SectionId) -> u64 {
         SectionId::Images => 160 << 20,
         SectionId::Tensors => 64 << 20,
         SectionId::Bindings => 256 << 20,
+        SectionId::Host => 96 << 20,
         SectionId::Steps => 64 << 20,
         SectionId::Words(_) => GROUP_BYTES_MAX as u64,
     }

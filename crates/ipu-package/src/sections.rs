@@ -7,9 +7,10 @@
 
 use crate::column::{ColumnReader, ColumnWriter};
 use crate::error::{PackageError, SectionId};
+use crate::host::{HostPlan, HostRun};
 use crate::limits::{
-    BINDINGS_MAX, MARKS_MAX, PIECES_MAX, SEGMENT_WORDS_MAX, SEGMENTS_MAX, SPANS_MAX, STEPS_MAX,
-    TENSORS_MAX, TILES_MAX,
+    BINDINGS_MAX, MARKS_MAX, PIECES_MAX, RUNS_MAX, SEGMENT_WORDS_MAX, SEGMENTS_MAX, SPANS_MAX,
+    STEPS_MAX, TENSORS_MAX, TILES_MAX,
 };
 use crate::order::{Dtype, Order};
 use crate::types::{
@@ -85,23 +86,31 @@ pub(crate) fn take_segments(bytes: &[u8]) -> Result<Vec<(SegmentKind, u32)>> {
     Ok(segments)
 }
 
-pub(crate) fn put_images(images: &[TileImage], out: &mut ColumnWriter) {
-    out.number(images.len() as u32);
-    out.column(images.iter().map(|image| image.tile));
-    out.column(images.iter().map(|image| image.entry));
-    out.column(images.iter().map(|image| image.pieces.len() as u32));
-    out.column(images.iter().map(|image| image.marks.len() as u32));
-    let pieces = || images.iter().flat_map(|image| &image.pieces);
+pub(crate) fn put_images(package: &Package, out: &mut ColumnWriter) {
+    let images = || package.images.iter().chain(&package.rest);
+    out.number(images().count() as u32);
+    out.number(package.rest.is_some().into());
+    out.column(images().map(|image| image.tile));
+    out.column(images().map(|image| image.entry));
+    out.column(images().map(|image| image.pieces.len() as u32));
+    out.column(images().map(|image| image.marks.len() as u32));
+    let pieces = || images().flat_map(|image| &image.pieces);
     out.column(pieces().map(|piece| piece.address));
     out.column(pieces().map(|piece| piece.segment));
-    let marks = || images.iter().flat_map(|image| &image.marks);
+    let marks = || images().flat_map(|image| &image.marks);
     out.column(marks().map(|mark| mark.address));
     out.column(marks().map(|mark| mark.step));
 }
 
-pub(crate) fn take_images(bytes: &[u8]) -> Result<Vec<TileImage>> {
+/// Images of tiles, and the one of all other tiles.
+pub(crate) fn take_images(bytes: &[u8]) -> Result<(Vec<TileImage>, Option<TileImage>)> {
     let mut reader = ColumnReader::new(SectionId::Images, bytes);
     let count = reader.count(TILES_MAX, "more images than the chip has tiles")?;
+    let rest = match reader.number()? {
+        0 => false,
+        1 if count > 0 => true,
+        _ => return Err(reader.malformed("the flag of the last image is no flag")),
+    };
     let tiles = reader.column(count)?;
     let entries = reader.column(count)?;
     let (piece_counts, pieces) = reader.counts(count, PIECES_MAX, "more pieces than the limit")?;
@@ -121,7 +130,49 @@ pub(crate) fn take_images(bytes: &[u8]) -> Result<Vec<TileImage>> {
         pieces: pieces.by_ref().take(piece_counts[index] as usize).collect(),
         marks: marks.by_ref().take(mark_counts[index] as usize).collect(),
     };
-    Ok((0..count).map(image).collect())
+    let mut images: Vec<TileImage> = (0..count).map(image).collect();
+    let rest = if rest { images.pop() } else { None };
+    Ok((images, rest))
+}
+
+pub(crate) fn put_host(plan: &HostPlan, out: &mut ColumnWriter) {
+    out.number(plan.slots.len() as u32);
+    out.column(plan.slots.iter().copied());
+    for runs in [&plan.parameters, &plan.inputs, &plan.outputs] {
+        out.number(runs.len() as u32);
+        out.column(runs.iter().map(|run| run.tile));
+        out.column(runs.iter().map(|run| run.address));
+        out.column(runs.iter().map(|run| run.bytes));
+    }
+}
+
+pub(crate) fn take_host(bytes: &[u8]) -> Result<HostPlan> {
+    let mut reader = ColumnReader::new(SectionId::Host, bytes);
+    let count = reader.count(TILES_MAX, "more slots than the chip has tiles")?;
+    let slots = reader.column(count)?;
+    let parameters = take_runs(&mut reader)?;
+    let inputs = take_runs(&mut reader)?;
+    let outputs = take_runs(&mut reader)?;
+    reader.finish()?;
+    Ok(HostPlan {
+        slots,
+        parameters,
+        inputs,
+        outputs,
+    })
+}
+
+fn take_runs(reader: &mut ColumnReader<'_>) -> Result<Vec<HostRun>> {
+    let count = reader.count(RUNS_MAX, "more runs than the limit")?;
+    let tiles = reader.column(count)?;
+    let addresses = reader.column(count)?;
+    let bytes = reader.column(count)?;
+    let run = |index: usize| HostRun {
+        tile: tiles[index],
+        address: addresses[index],
+        bytes: bytes[index],
+    };
+    Ok((0..count).map(run).collect())
 }
 
 pub(crate) fn put_tensors(tensors: &[Tensor], out: &mut ColumnWriter) {

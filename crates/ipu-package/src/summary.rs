@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::container::{SectionEntry, header_bytes};
 use crate::file::{digest_of_sections, hex};
+use crate::host::{HostRun, SLOT_BYTES, batch_count};
 use crate::order::Dtype;
 use crate::types::{Package, Role, SegmentKind, StepKind, TileImage};
 
@@ -31,6 +32,7 @@ pub struct PackageSummary {
     pub tensor_bytes: Spread,
     pub tensors: Vec<TensorSummary>,
     pub bindings: u64,
+    pub host: HostSummary,
     pub steps: u64,
     pub steps_by_kind: BTreeMap<StepKind, u64>,
     pub marks: u64,
@@ -63,6 +65,25 @@ pub struct KindSummary {
     pub pieces: u64,
     /// Bytes on a tile.
     pub tile_bytes: Spread,
+}
+
+/// Transfers of the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostSummary {
+    /// Tiles that exchange data with the host.
+    pub slots: u64,
+    /// Tiles beyond the logical ones that serve the host.
+    pub serving_images: u64,
+    pub parameters: CallSummary,
+    pub inputs: CallSummary,
+    pub outputs: CallSummary,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallSummary {
+    pub batches: u64,
+    pub slices: u64,
+    pub bytes: u64,
 }
 
 /// A figure over all tiles.
@@ -125,7 +146,7 @@ pub fn exchange_table_bytes(package: &Package, image: &TileImage) -> u32 {
 
 /// Summarise a package that has these sections.
 pub fn summary(package: &Package, sections: &[SectionEntry]) -> PackageSummary {
-    let images = &package.images;
+    let images = logical(package);
     let image_bytes = |image: &TileImage| {
         let bytes = pieces_of(package, image).map(|piece| u64::from(piece.2));
         bytes.sum()
@@ -155,10 +176,37 @@ pub fn summary(package: &Package, sections: &[SectionEntry]) -> PackageSummary {
         tensor_bytes: tensor_bytes(package),
         tensors: tensors(package),
         bindings: package.bindings.len() as u64,
+        host: host_summary(package),
         steps: package.steps.len() as u64,
         steps_by_kind,
         marks: images.iter().map(|image| image.marks.len() as u64).sum(),
     }
+}
+
+fn host_summary(package: &Package) -> HostSummary {
+    let call = |runs: &[HostRun]| CallSummary {
+        batches: batch_count(runs),
+        slices: runs
+            .iter()
+            .map(|run| u64::from(run.bytes.div_ceil(SLOT_BYTES)))
+            .sum(),
+        bytes: runs.iter().map(|run| u64::from(run.bytes)).sum(),
+    };
+    let plan = &package.host;
+    let images = package.images.len() as u64;
+    HostSummary {
+        slots: plan.slots.len() as u64,
+        serving_images: images.saturating_sub(package.tiles.into()),
+        parameters: call(&plan.parameters),
+        inputs: call(&plan.inputs),
+        outputs: call(&plan.outputs),
+    }
+}
+
+/// Images of the logical tiles: figures by tile are over these.
+fn logical(package: &Package) -> &[TileImage] {
+    let count = package.images.len().min(package.tiles as usize);
+    &package.images[..count]
 }
 
 /// Kind, address and bytes of each piece.
@@ -187,8 +235,7 @@ fn kind_summary(package: &Package, kind: SegmentKind) -> KindSummary {
         .iter()
         .filter(|segment| segment.kind == kind);
     let of_kind = |image| pieces_of(package, image).filter(move |piece| piece.0 == kind);
-    let tile_bytes: Vec<u64> = package
-        .images
+    let tile_bytes: Vec<u64> = logical(package)
         .iter()
         .map(|image| of_kind(image).map(|piece| u64::from(piece.2)).sum())
         .collect();

@@ -2,15 +2,16 @@
 //!
 //! Invariants (checked by the package checker): pieces of one tile do not overlap and lie in SRAM;
 //! bindings lie in data memory and cover each tensor's logical elements; every entry, mark and
-//! segment index is in range.
+//! segment index is in range; the host plan moves exactly the bytes of the bindings.
 //! Not here: recipe, candidates, costs, provenance, invocation counts, thresholds.
 
 use serde::{Deserialize, Serialize};
 
+use crate::host::HostPlan;
 use crate::order::{Dtype, Order};
 
 /// Version of the container and of everything below.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Package {
@@ -20,9 +21,13 @@ pub struct Package {
     pub tiles: u32,
     /// Distinct byte runs; images refer to them, so what tiles share is stored once.
     pub segments: Vec<Segment>,
+    /// Of the logical tiles, then of other tiles that serve the host; ascending by tile.
     pub images: Vec<TileImage>,
+    /// What every tile without an image of its own runs; it names the first of them.
+    pub rest: Option<TileImage>,
     pub tensors: Vec<Tensor>,
     pub bindings: Vec<Binding>,
+    pub host: HostPlan,
     /// Steps of the tile program, for faults and for cycles by operation.
     pub steps: Vec<StepInfo>,
 }

@@ -3,7 +3,7 @@
 mod support;
 
 use ipu_package::check::{Axis, Occupant};
-use ipu_package::{CheckError, Package, Piece, Segment, SegmentKind, Span, check};
+use ipu_package::{CheckError, Package, Piece, Role, Segment, SegmentKind, Span, check};
 use support::{DATA, FRAMES, PROGRAM, ROWS, small};
 
 fn fault(change: impl FnOnce(&mut Package)) -> CheckError {
@@ -38,7 +38,7 @@ fn images_and_segments() {
     faults! {
         |p| p.tiles = 0 => TileCount { tiles: 0 },
         |p| p.tiles = 1_473 => TileCount { tiles: 1_473 },
-        |p| p.tiles = 3 => ImageCount { images: 2, tiles: 3 },
+        |p| p.tiles = 4 => ImageCount { images: 3, tiles: 4 },
         |p| p.images.swap(0, 1) => ImageOrder { index: 0, tile: 1 },
         |p| p.segments[3].words.clear() => SegmentEmpty { segment: 3 },
         |p| p.segments[6] = p.segments[5].clone() => SegmentRepeated { first: 5, second: 6 },
@@ -187,6 +187,7 @@ fn tensors_and_bindings() {
     }
     let mut package = small();
     package.bindings[1].address = long;
+    support::plan(&mut package);
     check(&package).unwrap();
 }
 
@@ -205,11 +206,33 @@ fn coverage() {
     // One replica of a parameter may go; padding of an output may be held twice.
     let mut package = small();
     package.bindings.remove(0);
+    support::plan(&mut package);
     check(&package).unwrap();
     let mut package = small();
     package.bindings[5].row = 3;
     package.bindings[5].rows = 5;
+    support::plan(&mut package);
     check(&package).unwrap();
+}
+
+#[test]
+fn host_plan() {
+    use CheckError::{HostBytes, HostRun, HostSlot, ImageOrder};
+    faults! {
+        |p| p.host.slots[1] = 0 => HostSlot { slot: 1, tile: 0 },
+        |p| p.host.slots.push(2) => HostSlot { slot: 2, tile: 2 },
+        |p| { p.host.slots.pop(); } => HostRun { tile: 1, .. },
+        |p| p.host.inputs.swap(0, 1) => HostRun { tile: 0, .. },
+        |p| p.host.inputs[0].tile = 2 => HostRun { tile: 2, .. },
+        |p| p.host.inputs[0].bytes = 0 => HostRun { tile: 0, bytes: 0, .. },
+        |p| p.host.inputs[0].address += 2 => HostRun { tile: 0, .. },
+        |p| p.host.inputs[1].bytes -= 4 => HostBytes { tile: 1, role: Role::Input, .. },
+        |p| { p.host.parameters.pop(); } => HostBytes { tile: 1, address: DATA, .. },
+        |p| p.host.outputs[0].address += 4 => HostBytes { tile: 0, .. },
+        |p| p.images[2].tile = 1 => ImageOrder { index: 2, tile: 1 },
+        |p| p.images[2].tile = 1_472 => ImageOrder { index: 2, tile: 1_472 },
+        |p| p.rest.as_mut().unwrap().tile = 3 => ImageOrder { index: 3, tile: 3 },
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod support;
 
-use ipu_package::summary::{PackageSummary, Spread, TensorForm};
+use ipu_package::summary::{CallSummary, HostSummary, PackageSummary, Spread, TensorForm};
 use ipu_package::{Dtype, StepKind, digest, exchange_table_bytes, section_table, summary, write};
 use support::small;
 
@@ -16,7 +16,7 @@ fn the_small_package() {
     assert_eq!((summary.device.as_str(), summary.tiles), ("c600", 2));
     let names: Vec<&str> = summary.sections.iter().map(|s| s.name.as_str()).collect();
     let expected = [
-        "program", "segments", "images", "tensors", "bindings", "steps", "words.0",
+        "program", "segments", "images", "tensors", "bindings", "host", "steps", "words.0",
     ];
     assert_eq!(names, expected);
     let spread = |min, median, max, max_tile| Spread {
@@ -48,6 +48,19 @@ fn the_small_package() {
     assert_eq!(forms, &[form]);
     assert_eq!((summary.bindings, summary.steps, summary.marks), (6, 3, 6));
     assert_eq!(summary.steps_by_kind[&StepKind::HostDownload], 1);
+    let call = |slices, bytes| CallSummary {
+        batches: 1,
+        slices,
+        bytes,
+    };
+    let host = HostSummary {
+        slots: 2,
+        serving_images: 1,
+        parameters: call(2, 2_048),
+        inputs: call(2, 512),
+        outputs: call(2, 512),
+    };
+    assert_eq!(summary.host, host);
     let json = serde_json::to_string(&summary).unwrap();
     assert_eq!(
         serde_json::from_str::<PackageSummary>(&json).unwrap(),

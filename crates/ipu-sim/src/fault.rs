@@ -52,6 +52,39 @@ pub enum FaultKind {
     Runaway(u64),
     #[error("exchange: {0}")]
     Exchange(String),
+    #[error("host exchange: {0}")]
+    Host(HostFault),
+}
+
+/// What is wrong with a transfer between a tile and the host. Tiles are physical numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HostFault {
+    #[error("word sent outside a row while the mux selects {mux:#x}, not the host endpoint")]
+    NotSelected { mux: u32 },
+    #[error("{word:#010x} is no packet header")]
+    Header { word: u32 },
+    #[error("the words sent end inside a packet")]
+    CutOff,
+    #[error("a packet names tile {found}, not {expected}")]
+    WrongTile { found: u32, expected: u32 },
+    #[error("a packet of {bytes} bytes is empty or too long for its form")]
+    Length { bytes: u32 },
+    #[error("{bytes} bytes at host offset {offset:#x} leave the page")]
+    OutOfPage { offset: u32, bytes: u32 },
+    #[error("host offset {offset:#x} is in the slot of tile {owner}")]
+    WrongSlot { offset: u32, owner: u32 },
+    #[error("{bytes} bytes at {address:#x} leave the window of host packets")]
+    OutOfWindow { address: u32, bytes: u32 },
+    #[error("the last read of a stream is not marked as such, or another is")]
+    Stream,
+    #[error("no serving tile asked for the packets")]
+    NotRequested,
+    #[error("asks for the packets of tile {target}, which sends none")]
+    NotSending { target: u32 },
+    #[error("is no serving tile")]
+    NotServing,
+    #[error("waits for {expected} words; {found} arrive")]
+    WordCount { expected: u32, found: u32 },
 }
 
 /// Where an undefined value may not arrive.

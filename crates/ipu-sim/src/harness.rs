@@ -13,7 +13,7 @@ use ipu_target::memory::{RUNTIME_STATE, SRAM_BASE};
 
 use crate::code::{Block, CodeMap};
 use crate::fault::{ContextId, DeviceFault, Exec, FaultKind, Use};
-use crate::supervisor::{RETURN_ADDRESS, Stop};
+use crate::supervisor::{RETURN_ADDRESS, Stop, zone};
 use crate::tile::{Tile, WORKER_COUNT};
 
 /// Where the harness's own code is fetched from. It stands in no memory.
@@ -214,6 +214,7 @@ impl TileRun {
         match stop {
             Stop::Return => Ok(()),
             Stop::Sync { zone, .. } => Err(self.unexpected(zone)),
+            Stop::Answered { .. } => Err(self.unexpected(zone::ANSWERED)),
             Stop::Row { .. } => Err(self.unexpected(u32::MAX)),
         }
     }

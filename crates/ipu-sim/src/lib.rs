@@ -7,8 +7,10 @@
 
 pub mod code;
 pub mod context;
+mod copy_loop;
 pub mod exec;
 pub mod fault;
+mod files;
 mod fused;
 pub mod harness;
 pub mod host;
@@ -25,7 +27,7 @@ pub mod tile;
 mod vector;
 pub mod worker;
 
-pub use fault::{ContextId, DeviceFault, FaultKind, Use};
+pub use fault::{ContextId, DeviceFault, FaultKind, HostFault, Use};
 pub use harness::{CallResult, TileRun};
 pub use machine::{CycleCount, LoadError, Machine};
 pub use session::{Invocation, Session, SessionError};

@@ -147,6 +147,15 @@ impl Memory {
         Ok(())
     }
 
+    /// Copy whole words, which are defined and overlap with none that are written.
+    pub fn copy_words(&mut self, source: u32, destination: u32, count: u32) -> Exec<()> {
+        let from = self.range(source, count)?;
+        let to = self.range(destination, count)?;
+        self.words.copy_within(from..from + count as usize, to);
+        self.define(to, count as usize);
+        Ok(())
+    }
+
     /// Write bytes from a word boundary; a last partial word keeps its other bytes.
     pub fn write_bytes(&mut self, address: u32, bytes: &[u8]) -> Exec<()> {
         let count = bytes.len().div_ceil(4);

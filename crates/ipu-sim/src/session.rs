@@ -1,18 +1,20 @@
 //! Host calls: parameters once, then inputs to outputs as often as asked.
 //!
 //! Input: a package and the host's tensors by name. Output: outputs, cycles and their parts.
-//! Invariants: the program's host syncs come in this order: one at which parameters are written,
-//! then for each invocation one at which inputs are written and one at which outputs are read.
-//! The cycles of an invocation run from the last tile's arrival at the first of the two to the
-//! last tile's arrival at the second.
-//! Not here: the packets that carry bytes, comparison with references.
+//! Invariants: each host sync of the program gets one mark: one at the start, two for each batch
+//! of a call; slots are filled before the entry of an upload is released, and read after the
+//! closing sync of a download. The cycles of an invocation run from the last tile's arrival at the
+//! sync after the last staging copy to the last tile's arrival at the entry sync of the outputs.
+//! Not here: packets (`machine`), comparison with references.
 
 use std::collections::BTreeMap;
 
+use ipu_package::host::{HostRun, batches};
 use ipu_package::{Binding, Package, Role, Tensor};
 use rayon::prelude::*;
 
 use crate::fault::{ContextId, DeviceFault, FaultKind, Use};
+use crate::files::Files;
 use crate::host::{pack, unpack, words_in_use};
 use crate::machine::{CycleCount, LoadError, Machine};
 
@@ -31,8 +33,12 @@ pub enum SessionError {
         found: usize,
         expected: usize,
     },
-    #[error("tensor `{name}` is bound to tile {tile}, which has no image")]
-    NoTile { name: String, tile: u32 },
+    #[error("a shard of tensor `{name}` on tile {tile} is in no run of the host plan")]
+    NoRun { name: String, tile: u32 },
+    #[error("tile {0} has no slot in the host plan")]
+    NoSlot(u32),
+    #[error("the host plan has no {0:?}")]
+    NoTransfer(Role),
     #[error("parameters were not uploaded")]
     NotInitialized,
 }
@@ -53,6 +59,8 @@ pub struct Session<'a> {
     machine: Machine,
     /// Bindings of each tensor.
     bindings: Vec<Vec<&'a Binding>>,
+    /// Slot of each tile that has one.
+    slots: BTreeMap<u32, usize>,
     initialized: bool,
     data: bool,
 }
@@ -76,10 +84,26 @@ impl<'a> Session<'a> {
         for binding in &package.bindings {
             bindings[binding.tensor as usize].push(binding);
         }
+        let plan = &package.host;
+        let calls = [
+            (Role::Input, &plan.inputs),
+            (Role::Output, &plan.outputs),
+            (Role::Parameter, &plan.parameters),
+        ];
+        // Cycles have no start without an input and no end without an output.
+        if let Some((role, _)) = calls[..2].iter().find(|(_, runs)| runs.is_empty()) {
+            return Err(SessionError::NoTransfer(*role));
+        }
+        let slots: BTreeMap<u32, usize> = plan.slots.iter().copied().zip(0..).collect();
+        let mut runs = calls.iter().flat_map(|(_, runs)| runs.iter());
+        if let Some(run) = runs.find(|run| !slots.contains_key(&run.tile)) {
+            return Err(SessionError::NoSlot(run.tile));
+        }
         Ok(Session {
             package,
             machine: Machine::new(package, data)?,
             bindings,
+            slots,
             initialized: false,
             data,
         })
@@ -89,10 +113,18 @@ impl<'a> Session<'a> {
         &self.machine
     }
 
-    /// Upload the parameters, one tensor at a time.
+    /// Start the program and upload the parameters, one tensor at a time.
     pub fn initialize(&mut self, source: &mut Source) -> Result<(), SessionError> {
+        let package = self.package;
+        let runs = &package.host.parameters;
+        let files = self.files(Role::Parameter, runs, source)?;
         self.machine.run_to_host()?;
-        self.upload(Role::Parameter, source)?;
+        self.release()?;
+        for batch in batches(runs) {
+            self.fill(&batch, &files);
+            self.release()?;
+            self.release()?;
+        }
         self.initialized = true;
         Ok(())
     }
@@ -102,21 +134,49 @@ impl<'a> Session<'a> {
         if !self.initialized {
             return Err(SessionError::NotInitialized);
         }
-        self.machine.run_to_host()?;
-        self.upload(Role::Input, inputs)?;
-        self.machine.begin_count();
-        self.machine.run_to_host()?;
+        let plan = &self.package.host;
+        let files = self.files(Role::Input, &plan.inputs, inputs)?;
+        let uploads = batches(&plan.inputs);
+        for (index, batch) in uploads.iter().enumerate() {
+            self.fill(batch, &files);
+            self.release()?;
+            if index + 1 == uploads.len() {
+                self.machine.count_from_next_sync();
+            }
+            self.release()?;
+        }
+        // All tiles stand at the entry sync of the outputs.
         let parts = self.machine.count().clone();
+        let mut files = Files::new(&plan.outputs);
+        for batch in batches(&plan.outputs) {
+            self.release()?;
+            self.release()?;
+            self.collect(&batch, &mut files);
+        }
         Ok(Invocation {
-            outputs: self.download()?,
+            outputs: self.outputs(&files)?,
             cycles: parts.total(),
             parts,
         })
     }
 
-    fn upload(&mut self, role: Role, source: &mut Source) -> Result<(), SessionError> {
+    /// Give one mark and run to the next host sync.
+    fn release(&mut self) -> Result<(), SessionError> {
+        self.machine.mark();
+        self.machine.run_to_host()?;
+        Ok(())
+    }
+
+    /// The bytes of all runs of a role.
+    fn files(
+        &self,
+        role: Role,
+        runs: &[HostRun],
+        source: &mut Source,
+    ) -> Result<Files, SessionError> {
+        let mut files = Files::new(runs);
         if !self.data {
-            return Ok(());
+            return Ok(files);
         }
         for (tensor, bindings) in self.package.tensors.iter().zip(&self.bindings) {
             if tensor.role != role {
@@ -137,18 +197,43 @@ impl<'a> Session<'a> {
                 .map(|binding| pack(tensor, binding, &matrix))
                 .collect();
             for (binding, bytes) in bindings.iter().zip(shards) {
-                let tile = self.machine.tile_mut(binding.tile);
-                let tile = tile.ok_or_else(|| no_tile(tensor, binding))?;
-                if let Err(kind) = tile.memory.write_bytes(binding.address, &bytes) {
-                    let fault = tile.fault(ContextId::Supervisor, tile.pc, *kind);
-                    return Err(SessionError::Fault(fault));
+                let place = files.place(&run_of(binding));
+                let place = place.ok_or_else(|| no_run(tensor, binding))?;
+                for (word, bytes) in files.words[place].iter_mut().zip(bytes.as_chunks().0) {
+                    *word = u32::from_le_bytes(*bytes);
                 }
             }
         }
-        Ok(())
+        Ok(files)
     }
 
-    fn download(&self) -> Result<BTreeMap<String, Vec<f32>>, SessionError> {
+    /// Fill the slots of a batch.
+    fn fill(&mut self, batch: &[HostRun], files: &Files) {
+        if !self.data {
+            return;
+        }
+        for slice in batch {
+            let place = files.place(slice).expect("slices lie in runs");
+            let slot = self.slots[&slice.tile];
+            self.machine.pages_mut().fill(slot, &files.words[place]);
+        }
+    }
+
+    /// Read the slots of a batch.
+    fn collect(&self, batch: &[HostRun], files: &mut Files) {
+        if !self.data {
+            return;
+        }
+        for slice in batch {
+            let place = files.place(slice).expect("slices lie in runs");
+            let slot = self.slots[&slice.tile];
+            let (words, defined) = self.machine.pages().collect(slot, slice.bytes);
+            files.words[place.clone()].copy_from_slice(words);
+            files.defined[place].copy_from_slice(defined);
+        }
+    }
+
+    fn outputs(&self, files: &Files) -> Result<BTreeMap<String, Vec<f32>>, SessionError> {
         let mut outputs = BTreeMap::new();
         if !self.data {
             return Ok(outputs);
@@ -159,7 +244,7 @@ impl<'a> Session<'a> {
             }
             let mut matrix = vec![0.0; tensor.rows as usize * tensor.columns as usize];
             for binding in bindings {
-                let bytes = self.shard(tensor, binding)?;
+                let bytes = self.shard(files, tensor, binding)?;
                 unpack(tensor, binding, &bytes, &mut matrix);
             }
             outputs.insert(tensor.name.clone(), matrix);
@@ -168,27 +253,39 @@ impl<'a> Session<'a> {
     }
 
     /// Bytes of an output's shard; elements in use must be defined.
-    fn shard(&self, tensor: &Tensor, binding: &Binding) -> Result<Vec<u8>, SessionError> {
-        let tile = self.machine.tile(binding.tile);
-        let tile = tile.ok_or_else(|| no_tile(tensor, binding))?;
-        let fault = |kind| SessionError::Fault(tile.fault(ContextId::Supervisor, tile.pc, kind));
-        let count = binding.bytes().div_ceil(4);
-        let memory = &tile.memory;
-        let words = memory
-            .words(binding.address, count)
-            .map_err(|k| fault(*k))?;
-        for word in words_in_use(tensor, binding) {
+    fn shard(
+        &self,
+        files: &Files,
+        tensor: &Tensor,
+        binding: &Binding,
+    ) -> Result<Vec<u8>, SessionError> {
+        let place = files.place(&run_of(binding));
+        let place = place.ok_or_else(|| no_run(tensor, binding))?;
+        let defined = &files.defined[place.clone()];
+        let undefined = words_in_use(tensor, binding)
+            .into_iter()
+            .find(|word| !defined[*word as usize]);
+        if let (Some(word), Some(tile)) = (undefined, self.machine.tile(binding.tile)) {
             let address = binding.address + 4 * word;
-            if memory.first_undefined(address, 1) != Ok(None) {
-                return Err(fault(FaultKind::Undefined(Use::Output { address })));
-            }
+            let kind = FaultKind::Undefined(Use::Output { address });
+            return Err(tile.fault(ContextId::Supervisor, tile.pc, kind).into());
         }
-        Ok(words.iter().flat_map(|word| word.to_le_bytes()).collect())
+        let words = files.words[place].iter();
+        Ok(words.flat_map(|word| word.to_le_bytes()).collect())
     }
 }
 
-fn no_tile(tensor: &Tensor, binding: &Binding) -> SessionError {
-    SessionError::NoTile {
+/// The whole words that hold a binding.
+fn run_of(binding: &Binding) -> HostRun {
+    HostRun {
+        tile: binding.tile,
+        address: binding.address,
+        bytes: binding.bytes().next_multiple_of(4),
+    }
+}
+
+fn no_run(tensor: &Tensor, binding: &Binding) -> SessionError {
+    SessionError::NoRun {
         name: tensor.name.clone(),
         tile: binding.tile,
     }

@@ -9,16 +9,16 @@
 
 use std::sync::Arc;
 
-use ipu_isa::Mode;
+use ipu_isa::{Mode, decode};
 use ipu_package::SegmentKind;
 use ipu_target::issue;
 
 use crate::code::{Block, Line, LineKind, broken};
 use crate::context::scale_from_bits;
 use crate::exec::{self, BranchOp, Shared, undefined_control};
-use crate::fault::{ContextId, DeviceFault, Exec, FaultKind, Use};
+use crate::fault::{ContextId, DeviceFault, Exec, FaultKind, HostFault, Use};
 use crate::op::{Micro, Op};
-use crate::tile::{Live, Tile, WORKER_COUNT};
+use crate::tile::{Live, Sent, Tile, WORKER_COUNT, exchange_register};
 use crate::worker::{Launch, branch};
 
 /// Supervisor instructions between stops after which the program counts as one that never stops.
@@ -47,6 +47,7 @@ mod csr {
 
 /// Sync zones.
 pub mod zone {
+    pub const RECEIVE: u32 = 0;
     pub const ANSWERED: u32 = 1;
     pub const LOCAL: u32 = 2;
     pub const INTERNAL: u32 = 3;
@@ -59,6 +60,8 @@ pub mod zone {
 pub enum Stop {
     /// At a sync that other tiles or the host take part in, since `arrival`.
     Sync { zone: u32, arrival: u64 },
+    /// At the answered sync, until as many syncs of others are over.
+    Answered { arrival: u64, left: u32 },
     /// At the first word of a timed row.
     Row { address: u32 },
     /// Returned to [`RETURN_ADDRESS`].
@@ -112,6 +115,10 @@ impl Tile {
             }
             *budget -= 1;
             let next = match line.kind {
+                LineKind::Control(false) if line.main.op == Op::Row => {
+                    let word = block.words[((self.pc - block.address) / 4) as usize];
+                    self.send(word, line)
+                }
                 LineKind::Main => self.plain::<DATA>(line),
                 LineKind::Control(false) => self.control::<DATA>(line)?,
                 _ => {
@@ -125,7 +132,16 @@ impl Tile {
             };
             match next {
                 Ok(Next::Following) => self.pc += 4,
-                Ok(Next::Jump(target)) => self.pc = target,
+                Ok(Next::Jump(target)) => {
+                    let branch = std::mem::replace(&mut self.pc, target);
+                    if line.main.op == Op::Branch(BranchOp::NotZeroDecrement)
+                        && let Some(from) = target.checked_sub(block.address)
+                        && target < branch
+                    {
+                        let body = from as usize / 4..(branch - block.address) as usize / 4 + 1;
+                        self.copy_loop::<DATA>(&lines[body]);
+                    }
+                }
                 Ok(Next::Stop(stop)) => {
                     self.pc += 4;
                     return Ok(Some(stop));
@@ -204,7 +220,7 @@ impl Tile {
             Op::Run => return self.launch_one::<DATA>(micro, at),
             Op::Sync => self.sync(micro.imm as u32, at),
             Op::Sans => {
-                self.control.answered = Some(at);
+                self.control.answered = Some((at, micro.imm as u32 + 1));
                 self.time = at + issue::SUPERVISOR_ISSUE;
                 Ok(Next::Following)
             }
@@ -406,17 +422,43 @@ impl Tile {
         if self.live_end > at {
             return Err(Box::new(FaultKind::WorkersAtSync));
         }
-        let arrival = match zone {
-            zone::ANSWERED => self.control.answered.take().ok_or_else(|| {
-                Box::new(FaultKind::SyncMismatch {
-                    found: zone,
-                    expected: "a `sans` before the answered sync",
-                })
-            })?,
-            _ => at,
-        };
         self.time = at + issue::SUPERVISOR_ISSUE;
-        Ok(Next::Stop(Stop::Sync { zone, arrival }))
+        if zone != zone::ANSWERED {
+            return Ok(Next::Stop(Stop::Sync { zone, arrival: at }));
+        }
+        match self.control.answered.take() {
+            Some((arrival, left)) => Ok(Next::Stop(Stop::Answered { arrival, left })),
+            None => Err(Box::new(FaultKind::SyncMismatch {
+                found: zone,
+                expected: "a `sans` before the answered sync",
+            })),
+        }
+    }
+
+    /// An instruction of rows outside a row: words for the host.
+    fn send(&mut self, word: u32, line: &Line) -> Exec<Next> {
+        let at = self.issue(line);
+        let decoded = decode(word, Mode::Supervisor).expect("the line is an instruction");
+        let operand = |index: usize| decoded.ops[index] as u32;
+        let events = operand(0) + 1;
+        self.time = at + u64::from(events);
+        let control = &mut self.control;
+        let mux = control.exchange[exchange_register::INCOMING_MUX];
+        let address = match decoded.form().mnemonic {
+            "delay" => return Ok(Next::Following),
+            "send" => control.exchange[exchange_register::OUTGOING_BASE] + 4 * operand(1),
+            "sendoff" => control.outgoing + 4 * operand(1),
+            _ => return Err(Box::new(FaultKind::Unimplemented("row word outside a row"))),
+        };
+        if mux != ipu_target::topology::host_endpoint_mux(ipu_target::topology::physical(self.id)) {
+            return Err(Box::new(FaultKind::Host(HostFault::NotSelected { mux })));
+        }
+        control.outgoing = address + 4 * events;
+        self.outbox.push(Sent {
+            address,
+            words: events,
+        });
+        Ok(Next::Following)
     }
 
     /// Continue after the row that the tile stopped at, whose last event is over at `end`.

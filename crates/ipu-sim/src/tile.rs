@@ -31,8 +31,17 @@ pub struct Control {
     pub coefficient_load_ready: u64,
     /// Registers 160 to 171 of the exchange.
     pub exchange: [u32; 12],
-    /// Cycle of the `sans` that answered the next sync.
-    pub answered: Option<u64>,
+    /// Cycle of the `sans` that answered the next syncs, and how many.
+    pub answered: Option<(u64, u32)>,
+    /// Where a continued send outside rows goes on.
+    pub outgoing: u32,
+}
+
+/// Words sent to the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    pub address: u32,
+    pub words: u32,
 }
 
 /// Numbers of exchange registers in [`Control::exchange`].
@@ -138,6 +147,10 @@ pub struct Tile {
     pub last_exit: u64,
     pub issues: Issues,
     pub steps: StepTrack,
+    /// Words sent to the host that it has not taken.
+    pub outbox: Vec<Sent>,
+    /// Whether copy loops of the supervisor run as one.
+    pub fuse_copies: bool,
 }
 
 impl Tile {
@@ -158,6 +171,8 @@ impl Tile {
             last_exit: 0,
             issues: Issues::default(),
             steps: StepTrack::default(),
+            outbox: Vec::new(),
+            fuse_copies: true,
         }
     }
 

@@ -1,88 +1,50 @@
-//! Two tiles and an idle third, with a row pair of the exchange scheduler and a kernel.
+//! Two tiles and an idle third: an upload, a phase, a kernel and a download, as they are emitted.
 
-mod common;
-use common::*;
+use std::collections::BTreeMap;
+
+use ipu_emit::asm::{Options, Source, assemble};
 use ipu_exchange::{Transfer, Width, place_in_order};
+use ipu_ir::contract::MemoryClass;
+use ipu_ir::program::{
+    AllocId, Allocation, Call, HostBinding, Life, Place, Placed, PlacedPhase, Reservations, Row,
+    Step, TileProgram, Word,
+};
 use ipu_package::*;
-use ipu_sim::{FaultKind, Session, SessionError, Use};
+use ipu_sim::{FaultKind, HostFault, Session, SessionError, Use};
 
 const ROWS: u32 = 0x60000;
 const SOURCE: u32 = 0x68000;
 const WORK: u32 = 0x6c000;
 const RESULT: u32 = 0x70000;
+const WEIGHTS: u32 = 0x74000;
 
 /// Doubles 16 F16 values: worker 0 only.
-const DOUBLE: &str = "double:
-    setzi $m1, =double_worker
-    runall $m1, $m0, 0
-    sync 2
-    br $m10
-    barrier:
-    setzi $m0, =idle
-    runall $m0, $m15, 0
-    sync 2
-    br $m7
+const DOUBLE: &str = "
+    .section .text.double, \"ax\"
+    .align 8
     .worker
-    double_worker:
-    get $m1, 1
+double_worker:
+    get $m1, $WSR
     and $m1, $m1, 7
-    brnz $m1, @idle
+    brnz $m1, double_idle
     ld32 $m2, $m13, $m15, 0
     ld32 $m3, $m13, $m15, 1
     setzi $m4, 3
-    loop:
+double_loop:
     ld64step $a0:1, $m15, $m2+=, 1
     f16v4add $a0:1, $a0:1, $a0:1
     st64step $a0:1, $m15, $m3+=, 1
-    brnzdec $m4, @loop
-    idle:
+    brnzdec $m4, double_loop
+double_idle:
     exitz $m15
+    .supervisor
+    .global double
+double:
+    setzi $m1, double_worker
+    runall $m1, $m0, 0
+    sync 2
+    br $m10
 ";
-
-fn program(kernels: &Code, row: u32, active: bool, compute: bool) -> Code {
-    let phase = if active {
-        format!(
-            "setzi $m8, INCOMING
-             put 164, $m8
-             put 167, $m15
-             call $m7, {}
-             setzi $m8, 1
-             put 166, $m8
-             sync 3
-             call $m10, {}",
-            kernels.labels["barrier"] / 4,
-            row / 4
-        )
-    } else {
-        format!(
-            "put 164, $m15\nput 167, $m15\nsans 0\nsync 1\ncall $m10, {}",
-            row / 4
-        )
-    };
-    let compute = if compute {
-        format!(
-            "setzi $m0, {FRAME}\ncall $m10, {}",
-            kernels.labels["double"] / 4
-        )
-    } else {
-        String::new()
-    };
-    let text = format!(
-        "entry:
-         sync 7
-         loop:
-         sync 7
-         phase:
-         {phase}
-         compute:
-         {compute}
-         output:
-         sync 7
-         bri @loop
-        "
-    );
-    assemble(CODE + 0x400, &text.replace("INCOMING", "0"))
-}
 
 fn step(operation: &str, kind: StepKind) -> StepInfo {
     StepInfo {
@@ -92,7 +54,7 @@ fn step(operation: &str, kind: StepKind) -> StepInfo {
     }
 }
 
-fn vector(name: &str, role: Role) -> Tensor {
+fn vector(name: &str, role: Role, columns: u32) -> Tensor {
     let span = |count| {
         vec![Span {
             device: 0,
@@ -104,29 +66,66 @@ fn vector(name: &str, role: Role) -> Tensor {
         name: name.to_owned(),
         role,
         rows: 1,
-        columns: 16,
+        columns,
         row_spans: span(1),
-        column_spans: span(16),
+        column_spans: span(columns),
     }
 }
 
-fn binding(tensor: u32, tile: u32, address: u32) -> Binding {
-    Binding {
-        tensor,
+fn allocation(tile: u32, bytes: u32) -> Allocation {
+    Allocation {
         tile,
-        address,
+        tensor: 0,
+        bytes,
+        members: 1,
+        stride: 0,
+        align: 8,
+        class: MemoryClass::Standard,
+        over_read: 0,
+        life: Life::Persistent,
+        distinct: Vec::new(),
+    }
+}
+
+fn place(id: u32) -> Place {
+    Place {
+        allocation: AllocId(id),
+        offset: 0,
+    }
+}
+
+fn binding(tensor: u32, id: u32, columns: u32) -> HostBinding {
+    HostBinding {
+        tensor,
+        place: place(id),
+        member: 0,
         dtype: Dtype::F16,
         scale_exponent: 0,
         order: Order::RowMajor,
         row: 0,
         column: 0,
         rows: 1,
-        columns: 16,
+        columns,
     }
 }
 
-/// Tile 0 sends its input to tile 1, which doubles it; tile 2 is idle in the phase.
-fn package() -> Package {
+fn row(row: ipu_exchange::Row) -> Row {
+    Row {
+        tile: row.tile,
+        address: ROWS,
+        words: row.words,
+        incoming_base: row.incoming_base,
+        outgoing_base: None,
+        horizon: 0,
+    }
+}
+
+/// Elements of the parameter on tiles 1 and 2.
+const WEIGHT_ELEMENTS: [u32; 2] = [5_001, 50];
+
+/// Tile 0 sends its input to tile 1, which doubles it; tile 2 is idle in the phase. Both others
+/// hold a parameter. `input` is where tile 0 receives.
+fn placed(input: u32) -> Placed {
     let transfer = Transfer {
         source: 0,
         source_address: SOURCE,
@@ -136,76 +135,96 @@ fn package() -> Package {
         moving: None,
     };
     let schedule = place_in_order(&[transfer], &[0]).unwrap();
-    let kernels = assemble(CODE, DOUBLE);
-    let mut package = Package {
-        device: "c600".to_owned(),
+    let call = Call {
+        tile: 1,
+        kernel: 0,
+        frame: vec![Word::Address(place(1)), Word::Address(place(2))],
+    };
+    let [long, short] = WEIGHT_ELEMENTS;
+    let program = TileProgram {
         tiles: 3,
-        segments: vec![
-            Segment {
-                kind: SegmentKind::Kernel,
-                words: kernels.words.clone(),
-            },
-            Segment {
-                kind: SegmentKind::Frames,
-                words: vec![WORK, RESULT],
-            },
+        allocations: vec![
+            allocation(0, 32),
+            allocation(1, 32),
+            allocation(1, 32),
+            allocation(1, 2 * long),
+            allocation(2, 2 * short),
         ],
-        images: Vec::new(),
-        tensors: vec![vector("in", Role::Input), vector("out", Role::Output)],
-        bindings: vec![binding(0, 0, SOURCE), binding(1, 1, RESULT)],
-        steps: vec![
+        kernels: vec!["double".to_owned()],
+        infos: vec![
             step("upload", StepKind::HostUpload),
             step("gather", StepKind::Exchange),
             step("double", StepKind::Compute),
             step("download", StepKind::HostDownload),
         ],
+        steps: vec![
+            Step::HostUpload { info: 0 },
+            Step::Phase {
+                info: 1,
+                transfers: Vec::new(),
+            },
+            Step::Calls {
+                info: 2,
+                calls: vec![call],
+            },
+            Step::HostDownload { info: 3 },
+        ],
+        host_tensors: vec![
+            vector("in", Role::Input, 16),
+            vector("out", Role::Output, 16),
+            vector("long", Role::Parameter, long),
+            vector("short", Role::Parameter, short),
+        ],
+        bindings: vec![
+            binding(0, 0, 16),
+            binding(1, 2, 16),
+            binding(2, 3, long),
+            binding(3, 4, short),
+        ],
     };
-    for tile in 0..3 {
-        let row = schedule.rows.iter().find(|row| row.tile == tile);
-        let words = row.map_or(vec![0x43a0_0000], |row| row.words.clone());
-        let incoming = row.map_or(0, |row| row.incoming_base);
-        let mut code = program(&kernels, ROWS, row.is_some(), tile == 1);
-        if incoming != 0 {
-            // The first word of an active phase sets the incoming base.
-            let at = (code.labels["phase"] - (CODE + 0x400)) / 4;
-            code.words[at as usize] = 0x1980_0000 | incoming;
-        }
-        let mut pieces = vec![
-            Piece {
-                address: CODE,
-                segment: 0,
-            },
-            Piece {
-                address: FRAME,
-                segment: 1,
-            },
-        ];
-        for (address, kind, words) in [
-            (ROWS, SegmentKind::Row, words),
-            (CODE + 0x400, SegmentKind::TileProgram, code.words.clone()),
-        ] {
-            pieces.push(Piece {
-                address,
-                segment: package.segments.len() as u32,
-            });
-            package.segments.push(Segment { kind, words });
-        }
-        let names = ["entry", "phase", "compute", "output"];
-        package.images.push(TileImage {
-            tile,
-            entry: code.labels["entry"],
-            pieces,
-            marks: names
-                .iter()
-                .enumerate()
-                .map(|(step, name)| Mark {
-                    address: code.labels[*name],
-                    step: step as u32,
-                })
-                .collect(),
-        });
+    Placed {
+        program,
+        addresses: vec![input, WORK, RESULT, WEIGHTS, WEIGHTS],
+        phases: vec![PlacedPhase {
+            rows: schedule.rows.into_iter().map(row).collect(),
+            horizon: 0,
+            bound: 0,
+        }],
+        reservations: Reservations {
+            support_bytes: 0x4000,
+            row_bytes: 0x4000,
+        },
     }
+}
+
+fn package_with(input: u32) -> Package {
+    let source = Source {
+        name: "double.S",
+        text: DOUBLE,
+    };
+    let object = assemble(source, &Options::default())
+        .unwrap_or_else(|e| panic!("{e}"))
+        .object;
+    let objects = BTreeMap::from([("double".to_owned(), object)]);
+    let package =
+        ipu_emit::emit(&placed(input), &objects, "c600").unwrap_or_else(|e| panic!("{e}"));
+    check(&package).unwrap_or_else(|e| panic!("{e}"));
     package
+}
+
+fn package() -> Package {
+    package_with(SOURCE)
+}
+
+fn weight(index: usize) -> f32 {
+    (index % 1_000) as f32 - 300.0
+}
+
+/// Parameters uploaded.
+fn started(package: &Package) -> Result<Session<'_>, SessionError> {
+    let mut session = Session::new(package)?;
+    session.initialize(&mut |tensor| Some((0..tensor.columns as usize).map(weight).collect()))?;
+    Ok(session)
 }
 
 fn invoke(session: &mut Session, values: &[f32]) -> Result<ipu_sim::Invocation, SessionError> {
@@ -215,8 +234,7 @@ fn invoke(session: &mut Session, values: &[f32]) -> Result<ipu_sim::Invocation, 
 #[test]
 fn two_tiles_exchange_and_compute() {
     let package = package();
-    let mut session = Session::new(&package).unwrap();
-    session.initialize(&mut |_| None).unwrap();
+    let mut session = started(&package).unwrap();
     let first: Vec<f32> = (0..16).map(|i| i as f32).collect();
     let second: Vec<f32> = (0..16).map(|i| -0.5 * i as f32).collect();
     let mut results = Vec::new();
@@ -227,14 +245,13 @@ fn two_tiles_exchange_and_compute() {
         results.push(result);
     }
     assert_eq!(results[0], results[2]);
-    assert_eq!(session.machine().counters(), (3, 3, 24));
+    assert_eq!(session.machine().counters(), (6, 3, 24));
 }
 
 #[test]
 fn parts_sum_to_the_cycles_and_do_not_need_data() {
     let package = package();
-    let mut session = Session::new(&package).unwrap();
-    session.initialize(&mut |_| None).unwrap();
+    let mut session = started(&package).unwrap();
     let with = invoke(&mut session, &[0.0; 16]).unwrap();
     let mut timed = Session::without_data(&package).unwrap();
     timed.initialize(&mut |_| None).unwrap();
@@ -256,10 +273,8 @@ fn parts_sum_to_the_cycles_and_do_not_need_data() {
 
 #[test]
 fn sending_undefined_words_is_a_fault() {
-    let mut package = package();
-    package.bindings[0].address = SOURCE + 0x40;
-    let mut session = Session::new(&package).unwrap();
-    session.initialize(&mut |_| None).unwrap();
+    let package = package_with(SOURCE + 0x40);
+    let mut session = started(&package).unwrap();
     match invoke(&mut session, &[1.0; 16]) {
         Err(SessionError::Fault(fault)) => {
             assert_eq!(
@@ -276,12 +291,14 @@ fn sending_undefined_words_is_a_fault() {
 fn a_tile_at_another_sync_is_a_fault() {
     let mut package = package();
     // The idle tile misses the phase.
-    let piece = package.images[2].pieces[3];
-    let words = &mut package.segments[piece.segment as usize].words;
-    let sans = words.iter().position(|&w| w == 0x40c0_0000).unwrap();
-    words[sans] = 0x4180_0007;
-    let mut session = Session::new(&package).unwrap();
-    session.initialize(&mut |_| None).unwrap();
+    replace(
+        &mut package,
+        2,
+        SegmentKind::TileProgram,
+        0x40c0_0000,
+        0x4180_0007,
+    );
+    let mut session = started(&package).unwrap();
     match invoke(&mut session, &[1.0; 16]) {
         Err(SessionError::Fault(fault)) => {
             assert_eq!(fault.tile, 2);
@@ -292,4 +309,155 @@ fn a_tile_at_another_sync_is_a_fault() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+/// Replace the first such word in the segments of a tile.
+fn replace(package: &mut Package, tile: usize, kind: SegmentKind, from: u32, to: u32) {
+    for piece in &package.images[tile].pieces {
+        let segment = &mut package.segments[piece.segment as usize];
+        let word = segment.words.iter_mut().find(|word| **word == from);
+        if let (true, Some(word)) = (segment.kind == kind, word) {
+            *word = to;
+            return;
+        }
+    }
+    panic!("tile {tile} has no word {from:#010x}");
+}
+
+#[test]
+fn parameters_arrive_in_batches() {
+    let package = package();
+    assert_eq!(package.host.slots, [0, 1, 2]);
+    let batches = host::batches(&package.host.parameters);
+    let bytes = |batch: &Vec<HostSlice>| batch.iter().map(|slice| slice.bytes).collect::<Vec<_>>();
+    let expected = [vec![4_096, 100], vec![4_096], vec![1_812]];
+    assert_eq!(batches.iter().map(bytes).collect::<Vec<_>>(), expected);
+    // Tiles 0, 1 and 2 are all served by tile 0.
+    assert_eq!(package.images.len(), 3);
+    assert_eq!(package.rest.as_ref().map(|rest| rest.tile), Some(3));
+    let mut session = started(&package).unwrap();
+    invoke(&mut session, &[1.0; 16]).unwrap();
+    for (tile, count) in [1, 2].into_iter().zip(WEIGHT_ELEMENTS) {
+        let memory = &session.machine().tile(tile).unwrap().memory;
+        for index in 0..count {
+            let (value, undefined) = memory.load(WEIGHTS + 2 * index, 2).unwrap();
+            let value = half::f16::from_bits(value as u16).to_f32();
+            assert!(
+                !undefined && value == weight(index as usize),
+                "{tile} {index}"
+            );
+        }
+        let end = WEIGHTS + (2 * count).next_multiple_of(4);
+        assert_eq!(memory.first_undefined(end, 1).unwrap(), Some(end));
+    }
+}
+
+fn host_fault(tile: usize, kind: SegmentKind, from: u32, to: u32) -> (u32, HostFault) {
+    let mut package = package();
+    replace(&mut package, tile, kind, from, to);
+    let result = started(&package).and_then(|mut session| invoke(&mut session, &[1.0; 16]));
+    match result {
+        Err(SessionError::Fault(fault)) => match fault.kind {
+            FaultKind::Host(kind) => (fault.tile, kind),
+            kind => panic!("{kind}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn malformed_host_transfers_are_faults() {
+    use SegmentKind::{Frames, TileProgram};
+    // Tile 0 is physical 0, tile 1 physical 2, tile 2 physical 64. Reads of tile 0: 32 bytes.
+    let read = [0xcc00_020c, (0x1000 >> 2) << 4 | 8];
+    let (offset, bytes) = (0x4000, 32);
+    for (tile, from, to, fault) in [
+        (
+            0,
+            read[0],
+            read[0] | 1 << 16,
+            HostFault::WrongTile {
+                found: 2,
+                expected: 0,
+            },
+        ),
+        (
+            0,
+            read[0],
+            0xdc00_020c,
+            HostFault::Header { word: 0xdc00_020c },
+        ),
+        (0, read[0], read[0] & !0x0c00_0000, HostFault::Stream),
+        (
+            0,
+            read[0],
+            read[0] | 0x1ff,
+            HostFault::OutOfWindow {
+                address: 0x53fe0,
+                bytes: 60,
+            },
+        ),
+        (
+            0,
+            read[1],
+            (offset >> 2) << 4 | 8,
+            HostFault::OutOfPage { offset, bytes },
+        ),
+        (
+            0,
+            read[1],
+            (0x800 >> 2) << 4 | 8,
+            HostFault::OutOfPage {
+                offset: 0x800,
+                bytes,
+            },
+        ),
+        (
+            0,
+            read[1],
+            (0x2000 >> 2) << 4 | 8,
+            HostFault::WrongSlot {
+                offset: 0x2000,
+                owner: 2,
+            },
+        ),
+        (
+            0,
+            read[1],
+            (0x1000 >> 2) << 4 | 9,
+            HostFault::WordCount {
+                expected: 8,
+                found: 9,
+            },
+        ),
+        (
+            0,
+            read[1],
+            (0x1000 >> 2) << 4,
+            HostFault::Length { bytes: 0 },
+        ),
+    ] {
+        let mut package = package();
+        replace(&mut package, tile, Frames, from, to);
+        if matches!(fault, HostFault::OutOfWindow { .. }) {
+            replace(&mut package, tile, Frames, read[1], (0x1000 >> 2) << 4 | 15);
+        }
+        let result = started(&package).and_then(|mut session| invoke(&mut session, &[1.0; 16]));
+        match result {
+            Err(SessionError::Fault(found)) => {
+                assert_eq!(
+                    (found.tile, found.kind),
+                    (tile as u32, FaultKind::Host(fault))
+                );
+            }
+            other => panic!("{fault}: {other:?}"),
+        }
+    }
+    // The request of tile 0 for itself: none at all, and of a tile that sends nothing.
+    assert_eq!(host_fault(0, Frames, 1, 0), (0, HostFault::NotRequested));
+    let asks = host_fault(0, Frames, 1, 5);
+    assert_eq!(asks, (0, HostFault::NotSending { target: 64 }));
+    // The mux of tile 1 at another endpoint.
+    let mux = host_fault(1, TileProgram, 0x1980_0600, 0x1980_0604);
+    assert_eq!(mux, (1, HostFault::NotSelected { mux: 0x604 }));
 }

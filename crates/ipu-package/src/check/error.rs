@@ -6,7 +6,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-use crate::types::SegmentKind;
+use crate::types::{Role, SegmentKind};
 
 /// Who holds a run of bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,6 +157,14 @@ pub enum CheckError {
         rows: u32,
         columns: u32,
     },
+    #[error("slot {slot} is that of tile {tile}, which has no transfers, another slot or no image")]
+    HostSlot { slot: usize, tile: u32 },
+    #[error(
+        "tile {tile}: the host moves {bytes} bytes at {address:#x}: misaligned, not in order, or without a slot"
+    )]
+    HostRun { tile: u32, address: u32, bytes: u32 },
+    #[error("tile {tile}: the host plan and the bindings differ at {address:#x} ({role:?})")]
+    HostBytes { tile: u32, address: u32, role: Role },
     #[error("{tensor}: no binding holds the element ({row}, {column})")]
     Uncovered {
         tensor: String,

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use super::error::{CheckError, Occupant};
 use super::{BOOT_END, REGION0_END, RUNTIME_END, SRAM_BASE, TABLES_END};
+use crate::limits::TILES_MAX;
 use crate::types::{Mark, Package, Segment, SegmentKind, TileImage};
 
 /// Segments are distinct, not empty, and used.
@@ -26,7 +27,8 @@ pub(super) fn check_segments(package: &Package) -> Result<(), CheckError> {
         }
     }
     let mut used = vec![false; package.segments.len()];
-    for piece in package.images.iter().flat_map(|image| &image.pieces) {
+    let images = package.images.iter().chain(&package.rest);
+    for piece in images.flat_map(|image| &image.pieces) {
         if let Some(used) = used.get_mut(piece.segment as usize) {
             *used = true;
         }
@@ -37,26 +39,50 @@ pub(super) fn check_segments(package: &Package) -> Result<(), CheckError> {
     }
 }
 
-/// One image for each tile, in order, each sound by itself.
+/// One image for each logical tile, then others, in order, each sound by itself; then the image of
+/// all other tiles, which names the first of them.
 pub(super) fn check_images(package: &Package) -> Result<(), CheckError> {
-    if package.images.len() != package.tiles as usize {
+    if package.images.len() < package.tiles as usize {
         return Err(CheckError::ImageCount {
             images: package.images.len(),
             tiles: package.tiles,
         });
     }
+    let mut next = 0;
     for (index, image) in package.images.iter().enumerate() {
-        if image.tile as usize != index {
+        let logical = index < package.tiles as usize;
+        let sound = match logical {
+            true => image.tile == next,
+            false => image.tile >= next && image.tile < TILES_MAX,
+        };
+        if !sound {
             return Err(CheckError::ImageOrder {
                 index,
                 tile: image.tile,
             });
         }
-        check_pieces(package, image)?;
-        check_entry(package, image)?;
-        check_marks(package, image)?;
+        next = image.tile + 1;
+        check_image(package, image)?;
     }
-    Ok(())
+    let Some(rest) = &package.rest else {
+        return Ok(());
+    };
+    let tiles = package.images.iter().map(|image| image.tile);
+    let first = tiles.zip(0..).take_while(|(tile, index)| tile == index);
+    let first = first.count() as u32;
+    if rest.tile != first || first >= TILES_MAX {
+        return Err(CheckError::ImageOrder {
+            index: package.images.len(),
+            tile: rest.tile,
+        });
+    }
+    check_image(package, rest)
+}
+
+fn check_image(package: &Package, image: &TileImage) -> Result<(), CheckError> {
+    check_pieces(package, image)?;
+    check_entry(package, image)?;
+    check_marks(package, image)
 }
 
 fn check_pieces(package: &Package, image: &TileImage) -> Result<(), CheckError> {

@@ -34,7 +34,7 @@ pub(super) fn check_memory(package: &Package) -> Result<(), CheckError> {
     bindings.sort_by_key(|binding| binding.tile);
     let mut bindings = bindings.into_iter().peekable();
     let mut runs: Vec<Run> = Vec::new();
-    for image in &package.images {
+    for image in package.images.iter().chain(&package.rest) {
         runs.clear();
         let mut code = 0u32;
         for piece in &image.pieces {

@@ -17,6 +17,7 @@
 
 mod cover;
 mod error;
+mod host;
 mod images;
 mod memory;
 mod tensors;
@@ -51,5 +52,6 @@ pub fn check(package: &Package) -> Result<(), CheckError> {
     tensors::check_tensors(package)?;
     tensors::check_bindings(package)?;
     memory::check_memory(package)?;
-    tensors::check_cover(package)
+    tensors::check_cover(package)?;
+    host::check_host(package)
 }

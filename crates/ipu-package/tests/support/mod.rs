@@ -4,8 +4,8 @@
 mod wide;
 
 use ipu_package::{
-    Binding, Dtype, Mark, Order, Package, Piece, Role, Segment, SegmentKind, Span, StepInfo,
-    StepKind, Tensor, TileImage,
+    Binding, Dtype, HostPlan, Mark, Order, Package, Piece, Role, Segment, SegmentKind, Span,
+    StepInfo, StepKind, Tensor, TileImage,
 };
 
 pub use wide::wide;
@@ -121,6 +121,16 @@ pub fn small() -> Package {
             },
         ],
     };
+    let other = |tile| TileImage {
+        tile,
+        entry: 0x4c014,
+        pieces: vec![Piece {
+            address: 0x4c014,
+            segment: 0,
+        }],
+        marks: vec![],
+    };
+    let (serving, rest) = (other(90), other(2));
     let io_rows = (6, vec![span(0, 0, 3), span(4, 3, 3)]);
     let weights = Binding {
         dtype: Dtype::F143,
@@ -128,7 +138,7 @@ pub fn small() -> Package {
         order: Order::Blocks(32),
         ..binding(0, 0, DATA, (0, 0), (16, 64))
     };
-    Package {
+    let mut package = Package {
         device: "c600".to_owned(),
         tiles: 2,
         segments: vec![
@@ -143,7 +153,8 @@ pub fn small() -> Package {
             segment(SegmentKind::Frames, [DATA, 0x8_0000, 40]),
             segment(SegmentKind::Frames, [DATA, 0x8_1000, 40]),
         ],
-        images: vec![image(0, 3, 5), image(1, 4, 6)],
+        images: vec![image(0, 3, 5), image(1, 4, 6), serving],
+        rest: Some(rest),
         tensors: vec![
             tensor(
                 "w",
@@ -172,13 +183,25 @@ pub fn small() -> Package {
             step("mlp", "gemm", StepKind::Compute),
             step("y", "download", StepKind::HostDownload),
         ],
-    }
+        host: HostPlan::default(),
+    };
+    plan(&mut package);
+    package
+}
+
+/// Make the host plan of the bindings.
+pub fn plan(package: &mut Package) {
+    package.host = HostPlan::new(&package.tensors, &package.bindings, |tile| tile);
 }
 
 /// Set one number of a package, chosen by `which`.
 pub fn set_field(package: &mut Package, which: u32, value: u32) {
     let at = |length: usize| which as usize / 32 % length;
-    let image = at(package.images.len());
+    let marked = package
+        .images
+        .iter()
+        .filter(|image| !image.marks.is_empty());
+    let image = at(marked.count());
     let binding = at(package.bindings.len());
     let tensor = at(package.tensors.len());
     let image = &mut package.images[image];
@@ -186,7 +209,14 @@ pub fn set_field(package: &mut Package, which: u32, value: u32) {
     let binding = &mut package.bindings[binding];
     let tensor = &mut package.tensors[tensor];
     let row = at(tensor.row_spans.len());
-    *match which % 22 {
+    let host = &mut package.host;
+    if host.inputs.is_empty() {
+        host.inputs = host.parameters.clone();
+    }
+    let slot = which as usize / 32 % host.slots.len();
+    let run = which as usize / 32 % host.inputs.len();
+    let run = &mut host.inputs[run];
+    *match which % 26 {
         0 => &mut package.tiles,
         1 => &mut image.tile,
         2 => &mut image.entry,
@@ -208,6 +238,10 @@ pub fn set_field(package: &mut Package, which: u32, value: u32) {
         18 => &mut binding.row,
         19 => &mut binding.column,
         20 => &mut binding.rows,
-        _ => &mut binding.columns,
+        21 => &mut binding.columns,
+        22 => &mut host.slots[slot],
+        23 => &mut run.tile,
+        24 => &mut run.address,
+        _ => &mut run.bytes,
     } = value;
 }

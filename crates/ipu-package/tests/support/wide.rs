@@ -4,7 +4,7 @@ use ipu_package::{
     Binding, Mark, Order, Package, Piece, Role, Segment, SegmentKind, StepKind, TileImage,
 };
 
-use super::{FRAMES, KERNEL, PROGRAM, ROWS, Rng, binding, small, span, step, tensor};
+use super::{FRAMES, KERNEL, PROGRAM, ROWS, Rng, binding, plan, small, span, step, tensor};
 
 /// One tile's row for one phase: mostly source changes at regular times, sends and pointer changes
 /// between them; one word in ten is irregular.
@@ -45,6 +45,7 @@ pub fn wide(tiles: u32, row_words: u32) -> Package {
     let mut rng = Rng(7);
     let mut package = small();
     package.segments.truncate(2);
+    package.rest = None;
     package.images.clear();
     package.bindings.clear();
     package.tensors.clear();
@@ -119,5 +120,6 @@ pub fn wide(tiles: u32, row_words: u32) -> Package {
         };
         package.bindings.extend((0..tiles).map(part));
     }
+    plan(&mut package);
     package
 }

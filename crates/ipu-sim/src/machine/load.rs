@@ -32,12 +32,13 @@ pub enum LoadError {
 
 type Blocks = BTreeMap<(u32, u32), Arc<Block>>;
 
-/// The tiles of a package, by logical number, and the index of each.
+/// The tiles of a package, by logical number, and the index of each. One tile stands for all that
+/// have no image of their own.
 pub fn tiles(package: &Package) -> Result<(Vec<Tile>, Vec<Option<u32>>), LoadError> {
     if package.images.is_empty() {
         return Err(LoadError::Empty);
     }
-    let mut images: Vec<&TileImage> = package.images.iter().collect();
+    let mut images: Vec<&TileImage> = package.images.iter().chain(&package.rest).collect();
     images.sort_by_key(|image| image.tile);
     let mut index = vec![None; TILES as usize];
     for (at, image) in images.iter().enumerate() {

@@ -4,11 +4,11 @@
 //! the cycles since the count began, by step.
 //! Invariants: tiles run on their own between syncs and in parallel; what they do together (a
 //! barrier, a phase) is done for all at once, in tile order; results do not depend on threads.
-//! Host packets are not simulated: at a `sync 7` the program waits while the host reads and
-//! writes bound memory directly.
+//! A sync with the host consumes a mark; without one all tiles wait.
 //! Not here: what the bytes mean (see `host`), the order of calls (see `session`).
 
 mod count;
+mod host;
 mod load;
 mod phase;
 
@@ -21,6 +21,7 @@ use crate::supervisor::{Stop, zone};
 use crate::tile::Tile;
 
 pub use count::{CycleCount, KindCycles, OperationCycles};
+pub use host::HostPages;
 pub use load::LoadError;
 use phase::PhaseCache;
 
@@ -36,6 +37,13 @@ pub struct Machine {
     data: bool,
     /// The tiles wait at a host sync since this cycle.
     waiting: Option<u64>,
+    /// Host syncs that the host has released in advance.
+    marks: u32,
+    /// Tiles that answered further syncs before.
+    held: Vec<Option<Stop>>,
+    pages: HostPages,
+    /// The count begins at the next sync.
+    count_next: bool,
     barriers: u64,
     phases_run: u64,
     words_moved: u64,
@@ -46,6 +54,10 @@ impl Machine {
     pub fn new(package: &Package, data: bool) -> Result<Machine, LoadError> {
         let (tiles, index) = load::tiles(package)?;
         Ok(Machine {
+            held: vec![None; tiles.len()],
+            pages: HostPages::new(&package.host.slots),
+            marks: 0,
+            count_next: false,
             tiles,
             index,
             steps: package.steps.clone(),
@@ -84,51 +96,89 @@ impl Machine {
         (self.barriers, self.phases_run, self.words_moved)
     }
 
-    /// Start counting cycles at the arrival at the present host sync. The host answers at a
-    /// multiple of the workers' period, so that every invocation takes the same cycles.
-    pub fn begin_count(&mut self) {
-        let arrival = self.waiting.unwrap_or(0);
-        let begin = arrival.next_multiple_of(issue::WORKER_PERIOD);
-        self.count.begin(begin);
-        self.waiting = self.waiting.map(|_| begin);
+    /// The pages that tiles exchange with.
+    pub fn pages(&self) -> &HostPages {
+        &self.pages
     }
 
-    /// Run to the next host sync; the cycle of the last arrival.
+    pub fn pages_mut(&mut self) -> &mut HostPages {
+        &mut self.pages
+    }
+
+    /// Start counting cycles at the last arrival at the next sync.
+    pub fn count_from_next_sync(&mut self) {
+        self.count_next = true;
+    }
+
+    /// Release one sync with the host.
+    pub fn mark(&mut self) {
+        self.marks += 1;
+    }
+
+    /// Run to the next host sync for which there is no mark; the cycle of the last arrival.
+    ///
+    /// The host answers at a multiple of the workers' period, so that every invocation takes the
+    /// same cycles.
     pub fn run_to_host(&mut self) -> Result<u64, Box<DeviceFault>> {
-        if let Some(arrival) = self.waiting.take() {
-            self.release(arrival, issue::HOST_SYNC);
-        }
-        let mut held = vec![None; self.tiles.len()];
         loop {
-            let stops = self.run_tiles(&held)?;
+            if let Some(arrival) = self.waiting {
+                if self.marks == 0 {
+                    return Ok(arrival);
+                }
+                self.marks -= 1;
+                self.waiting = None;
+                let time = arrival + issue::HOST_SYNC;
+                self.release(time.next_multiple_of(issue::WORKER_PERIOD));
+            }
+            self.waiting = Some(self.run_to_next_host_sync()?);
+        }
+    }
+
+    fn run_to_next_host_sync(&mut self) -> Result<u64, Box<DeviceFault>> {
+        loop {
+            let stops = self.run_tiles()?;
             let at_row = |stop: &Stop| matches!(stop, Stop::Row { .. });
             if stops.iter().any(at_row) {
                 self.run_phase(&stops)?;
-                held = stops
-                    .into_iter()
-                    .map(|stop| (!at_row(&stop)).then_some(stop))
-                    .collect();
+                self.hold(&stops, at_row);
                 continue;
             }
-            held.fill(None);
+            if self.has_mail(&stops) {
+                self.serve(&stops)?;
+                self.hold(&stops, host::waits);
+                continue;
+            }
             let (kind, arrival) = self.meet(&stops)?;
-            if kind == zone::INTERNAL {
-                self.barriers += 1;
-                self.release(arrival, issue::INTERNAL_SYNC);
-            } else {
-                self.waiting = Some(arrival);
+            for (held, stop) in self.held.iter_mut().zip(&stops) {
+                *held = match *stop {
+                    Stop::Answered { left, .. } if left > 1 => Some(Stop::Answered {
+                        arrival: 0,
+                        left: left - 1,
+                    }),
+                    _ => None,
+                };
+            }
+            if kind == zone::HOST {
                 return Ok(arrival);
             }
+            self.barriers += 1;
+            self.release(arrival + issue::INTERNAL_SYNC);
         }
     }
 
+    /// Keep all tiles at their stops but those at one that is over.
+    fn hold(&mut self, stops: &[Stop], over: impl Fn(&Stop) -> bool) {
+        let held = stops.iter().map(|stop| (!over(stop)).then_some(*stop));
+        self.held = held.collect();
+    }
+
     /// Run every tile that is not held at a stop to its next one.
-    fn run_tiles(&mut self, held: &[Option<Stop>]) -> Result<Vec<Stop>, Box<DeviceFault>> {
+    fn run_tiles(&mut self) -> Result<Vec<Stop>, Box<DeviceFault>> {
         let data = self.data;
         let results: Vec<_> = self
             .tiles
             .par_iter_mut()
-            .zip(held)
+            .zip(&self.held)
             .map(|(tile, held)| {
                 if let Some(stop) = held {
                     Ok(*stop)
@@ -168,7 +218,7 @@ impl Machine {
                 zone: zone::HOST_MASTER,
                 ..
             } => Some(zone::HOST),
-            Stop::Sync { zone, .. } if zone != zone::ANSWERED => Some(zone),
+            Stop::Sync { zone, .. } => Some(zone),
             _ => None,
         };
         let Some(kind) = stops.iter().find_map(zone_of) else {
@@ -178,6 +228,7 @@ impl Machine {
         let (mut last, mut arrival) = (0, 0);
         for (at, stop) in stops.iter().enumerate() {
             let (found, time) = match *stop {
+                Stop::Answered { arrival, .. } => (kind, arrival),
                 Stop::Sync { arrival, .. } => (zone_of(stop).unwrap_or(kind), arrival),
                 _ => (u32::MAX, 0),
             };
@@ -193,12 +244,14 @@ impl Machine {
             }
         }
         self.count.interval(&self.tiles[last].steps, arrival);
+        if std::mem::take(&mut self.count_next) {
+            self.count.begin(arrival);
+        }
         Ok((kind, arrival))
     }
 
     /// Let all tiles go on after a sync.
-    fn release(&mut self, arrival: u64, latency: u64) {
-        let time = arrival + latency;
+    fn release(&mut self, time: u64) {
         for tile in &mut self.tiles {
             tile.time = time;
             tile.steps.begin();
