@@ -123,7 +123,7 @@ fn explain_names_the_line_of_the_key() {
     assert!(explain(&["place"]).contains("up to date"));
     let text = explain(&["place", "--set", "reserve.row_bytes=65536"]);
     assert!(
-        text.contains("param.reserve.row_bytes: 81920 -> 65536"),
+        text.contains("param.reserve.row_bytes: 49152 -> 65536"),
         "{text}"
     );
     assert!(explain(&[]).lines().count() >= 12);
