@@ -1,6 +1,7 @@
 //! Assembler, linker, supervisor code, package image.
 
 pub mod asm;
+pub mod host;
 mod kernels;
 pub mod link;
 pub mod object;

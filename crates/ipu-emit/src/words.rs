@@ -13,14 +13,20 @@ pub const STATE: i32 = 11;
 pub const ZERO: i32 = 15;
 
 /// Exchange registers that a phase sets.
+pub const INCOMING_MUX: i32 = 0xa0;
 pub const INCOMING_BASE: i32 = 0xa4;
 pub const INCOMING_DCOUNT: i32 = 0xa6;
 pub const OUTGOING_BASE: i32 = 0xa7;
 
+/// Both directions of a send.
+const BOTH_DIRECTIONS: i32 = 3;
+
 /// Sync zones.
+pub const ZONE_RECEIVE: i32 = 0;
 pub const ZONE_ANSWERED: i32 = 1;
 pub const ZONE_INTERNAL: i32 = 3;
 pub const ZONE_HOST: i32 = 7;
+pub const ZONE_HOST_MASTER: i32 = 15;
 
 /// Words of one tile program under construction.
 pub struct Words {
@@ -67,6 +73,25 @@ impl Words {
 
     pub fn bri(&mut self, address: u32) {
         self.push("bri M", &[(address / 4) as i32]);
+    }
+
+    pub fn br(&mut self, register: i32) {
+        self.push("br M", &[register]);
+    }
+
+    /// Send words from a byte address.
+    pub fn send(&mut self, words: u32, address: u32) {
+        let operands = [words as i32 - 1, (address / 4) as i32, BOTH_DIRECTIONS];
+        self.push("send M", &operands);
+    }
+
+    /// Send the words that follow.
+    pub fn send_off(&mut self, words: u32) {
+        self.push("sendoff M", &[words as i32 - 1, 0, BOTH_DIRECTIONS]);
+    }
+
+    pub fn delay(&mut self, events: u32) {
+        self.push("delay M", &[events as i32 - 1]);
     }
 
     pub fn brnz(&mut self, register: i32, address: u32) {

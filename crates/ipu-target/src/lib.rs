@@ -14,6 +14,7 @@
 pub mod amp;
 pub mod assumptions;
 pub mod exchange;
+pub mod host;
 pub mod issue;
 pub mod memory;
 pub mod topology;

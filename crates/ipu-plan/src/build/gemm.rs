@@ -298,7 +298,8 @@ impl Builder<'_> {
         self.operand_panels(name, staged, shape.format)
     }
 
-    /// The weight's home, and its working copy when row partitions share it.
+    /// The weight's home, spread over all tiles, and its working copy; one tensor when there is one
+    /// row partition.
     fn gemm_weight(
         &mut self,
         name: &str,
@@ -309,7 +310,12 @@ impl Builder<'_> {
         let grid = shape.plan.grid;
         let strides = GridStrides::of(grid);
         let g = shape.format.group();
-        let (column_parts, inner_parts) = home_parts(shape);
+        let (column_parts, inner_parts) = home_parts(
+            shape.columns.size().div_ceil(16),
+            shape.inner.size() / g,
+            self.mid.tiles,
+        );
+        let base = self.next_home(column_parts * inner_parts);
         let home = Tensor {
             name: format!("{name}.weight"),
             groups: 1,
@@ -321,17 +327,12 @@ impl Builder<'_> {
                 MemoryClass::Standard,
                 tiling(
                     Split::WHOLE,
-                    Cuts {
-                        outer: Split::new(grid.columns, 16),
-                        inner: Split::new(column_parts, 16),
-                    },
-                    Cuts {
-                        outer: Split::new(grid.inner, g),
-                        inner: Split::new(inner_parts, g),
-                    },
+                    Cuts::of(Split::new(column_parts, 16)),
+                    Cuts::of(Split::new(inner_parts, g)),
                     Owner {
-                        row: (strides.column, inner_parts * strides.row),
-                        column: (strides.inner, strides.row),
+                        base,
+                        row: (inner_parts, 0),
+                        column: (1, 0),
                         ..Owner::default()
                     },
                 ),
@@ -503,22 +504,20 @@ fn piece_tiling(plan: GemmPlan) -> Tiling {
     )
 }
 
-/// How the home of a weight block is cut over the row partitions that share it: column parts and
-/// inner parts, for the smallest largest piece.
-fn home_parts(shape: &Shape) -> (u32, u32) {
-    let grid = shape.plan.grid;
-    let g = shape.format.group();
-    let smallest = |size: u32, parts: u32, grain: u32| (size.div_ceil(grain) / parts).max(1);
-    let largest = |size: u32, parts: u32, grain: u32| size.div_ceil(grain).div_ceil(parts);
-    let columns = shape.columns.size();
-    let inner = shape.inner.size();
-    let mut best = (u32::MAX, 1, 1);
-    for column_parts in 1..=grid.rows.min(smallest(columns, grid.columns, 16)) {
-        for inner_parts in 1..=(grid.rows / column_parts).min(smallest(inner, grid.inner, g)) {
-            let blocks = largest(columns, grid.columns, 16).div_ceil(column_parts);
-            let panels = largest(inner, grid.inner, g).div_ceil(inner_parts);
-            best = best.min((blocks * panels, column_parts, inner_parts));
-        }
-    }
-    (best.1, best.2)
+/// How a weight's home is cut over all tiles, apart from the compute grid: column parts and inner
+/// parts of a matrix of panels, for the smallest largest part, then the longest runs of panels.
+fn home_parts(column_units: u32, inner_units: u32, tiles: u32) -> (u32, u32) {
+    let cut = |column_parts: u32| {
+        let inner_parts = inner_units.min(tiles / column_parts);
+        let run = inner_units.div_ceil(inner_parts);
+        // The fewest parts with runs of this length.
+        let inner_parts = inner_units.div_ceil(run);
+        let panels = column_units.div_ceil(column_parts) * run;
+        ((panels, std::cmp::Reverse(run)), column_parts, inner_parts)
+    };
+    let (_, columns, inner) = (1..=column_units.min(tiles))
+        .map(cut)
+        .min()
+        .expect("a weight has columns");
+    (columns, inner)
 }

@@ -58,6 +58,7 @@ pub fn build(
         homes: vec![None; graph.values.len()],
         members: BTreeMap::new(),
         yield_home: None,
+        homes_end: 0,
     };
     builder.inputs();
     builder.region(&graph.top)?;
@@ -128,6 +129,8 @@ struct Builder<'a> {
     members: BTreeMap<ValueId, Vec<String>>,
     /// In a `Repeat` body: the value that is yielded, and the carried tensor it must be written to.
     yield_home: Option<(ValueId, TensorId)>,
+    /// Tile after the last spread home.
+    homes_end: u32,
 }
 
 impl Builder<'_> {
@@ -304,6 +307,14 @@ impl Builder<'_> {
             ValueDef::Iterated { .. } => self.members[&value].clone(),
             _ => vec![self.graph.value(value).name.clone()],
         }
+    }
+
+    /// First tile of a home that is spread over `parts` tiles: after the home before, so that all
+    /// tiles fill alike.
+    fn next_home(&mut self, parts: u32) -> u32 {
+        let base = self.homes_end;
+        self.homes_end = (base + parts) % self.mid.tiles;
+        base
     }
 
     fn exchange(&mut self, operation: &str, label: &str, copies: Vec<Copy>) {

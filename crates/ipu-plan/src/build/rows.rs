@@ -293,6 +293,7 @@ impl Builder<'_> {
             let value = values[index];
             let columns = self.graph.columns(value);
             let parts = (columns / HOME_GRAIN).min(self.mid.tiles / 2);
+            let base = self.next_home(parts);
             let home = Tensor {
                 name: format!("{name}.{role}"),
                 groups: 1,
@@ -306,9 +307,8 @@ impl Builder<'_> {
                         Split::WHOLE,
                         Cuts::WHOLE,
                         Cuts::of(Split::new(parts, HOME_GRAIN)),
-                        // From the far end: row owners fill tiles from the near one.
                         Owner {
-                            base: self.mid.tiles - (index as u32 + 1) * parts,
+                            base,
                             column: (1, 0),
                             ..Owner::default()
                         },
