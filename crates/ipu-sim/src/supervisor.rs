@@ -17,6 +17,7 @@ use crate::code::{Block, Line, LineKind, broken};
 use crate::context::scale_from_bits;
 use crate::exec::{self, BranchOp, Shared, undefined_control};
 use crate::fault::{ContextId, DeviceFault, Exec, FaultKind, Use};
+use crate::memo::record::SUPERVISOR;
 use crate::op::{Micro, Op};
 use crate::tile::{Live, Tile, WORKER_COUNT};
 use crate::worker::{Launch, branch};
@@ -29,7 +30,7 @@ pub const RETURN_ADDRESS: u32 = 0x4c000;
 const CLEAR_COEFFICIENTS: u32 = 1 << 2;
 
 /// Supervisor control registers.
-mod csr {
+pub(crate) mod csr {
     pub const CR: i32 = 2;
     pub const TILE_ID: i32 = 3;
     pub const FP_ICTL: i32 = 32;
@@ -79,14 +80,19 @@ impl Tile {
             if self.pc == RETURN_ADDRESS {
                 return Ok(Stop::Return);
             }
+            if !DATA && let Err(kind) = self.returned() {
+                return Err(self.fault(ContextId::Supervisor, self.pc, *kind));
+            }
             let block = match self.code.find(self.pc) {
                 Ok(block) => Arc::clone(block),
                 Err(kind) => return Err(self.fault(ContextId::Supervisor, self.pc, *kind)),
             };
             if block.kind == SegmentKind::Row {
+                self.pending = None;
                 return Ok(Stop::Row { address: self.pc });
             }
             if let Some(stop) = self.run_block::<DATA>(&block, &mut budget)? {
+                self.pending = None;
                 return Ok(stop);
             }
         }
@@ -99,6 +105,9 @@ impl Tile {
     ) -> Result<Option<Stop>, Box<DeviceFault>> {
         let lines = block.lines(Mode::Supervisor);
         let program = block.kind == SegmentKind::TileProgram;
+        if !DATA && let Some(pending) = &mut self.pending {
+            pending.recorder.enter(block.kind);
+        }
         while let Some(line) = self
             .pc
             .checked_sub(block.address)
@@ -109,6 +118,12 @@ impl Tile {
             }
             if program {
                 self.steps.visit(self.pc, self.time);
+            }
+            if !DATA && let Some(pending) = &mut self.pending {
+                let context = &self.supervisor;
+                pending
+                    .recorder
+                    .line(SUPERVISOR, line, context, &self.memory);
             }
             *budget -= 1;
             let next = match line.kind {
@@ -125,7 +140,13 @@ impl Tile {
             };
             match next {
                 Ok(Next::Following) => self.pc += 4,
-                Ok(Next::Jump(target)) => self.pc = target,
+                Ok(Next::Jump(target)) => {
+                    let after = self.pc + 4;
+                    self.pc = target;
+                    if !DATA && program && line.main.op == Op::Branch(BranchOp::Call) {
+                        self.recall(line.main.r[0], after);
+                    }
+                }
                 Ok(Next::Stop(stop)) => {
                     self.pc += 4;
                     return Ok(Some(stop));
@@ -192,7 +213,7 @@ impl Tile {
         let mut at = self.issue(line);
         let micro = &line.main;
         Ok(match micro.op {
-            Op::Branch(op) => self.branch::<DATA>(op, line, at),
+            Op::Branch(op) => self.branch(op, line, at),
             Op::Get => self.get(line, at),
             Op::Put => self.put(micro, at),
             Op::PutCoefficients64 | Op::PutCoefficients128 => {
@@ -213,9 +234,9 @@ impl Tile {
         })
     }
 
-    fn branch<const DATA: bool>(&mut self, op: BranchOp, line: &Line, at: u64) -> Exec<Next> {
+    fn branch(&mut self, op: BranchOp, line: &Line, at: u64) -> Exec<Next> {
         let after = self.pc + 4;
-        let (taken, target) = branch::<DATA>(op, &line.main, after, &mut self.supervisor)?;
+        let (taken, target) = branch(op, &line.main, after, &mut self.supervisor)?;
         self.results(line.writes, at + issue::DEPENDENT_USE);
         self.time = at
             + match op {
@@ -235,6 +256,10 @@ impl Tile {
     fn get(&mut self, line: &Line, at: u64) -> Exec<Next> {
         let control = &self.control;
         let number = line.main.imm;
+        let kept_by_kernels = [csr::FP_ICTL, csr::FP_INFMT, csr::FP_ISCL, csr::CCCSLOAD];
+        if control.stale && kept_by_kernels.contains(&number) {
+            return Err(undefined_control());
+        }
         let value = match number {
             csr::TILE_ID => ipu_target::topology::physical(self.id),
             csr::FP_ICTL => control.fp_ictl,
@@ -376,6 +401,7 @@ impl Tile {
         let mut shared = Shared {
             memory: &mut self.memory,
             coefficients: &mut self.coefficients,
+            recorder: self.pending.as_mut().map(|pending| &mut pending.recorder),
         };
         let done = match launch.run::<DATA>(worker, &mut shared) {
             Ok(done) => done,

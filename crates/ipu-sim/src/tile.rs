@@ -5,6 +5,8 @@
 //! Invariants: the clock counts device cycles from the same zero on all tiles.
 //! Not here: what happens between tiles (see `machine`).
 
+use std::sync::Arc;
+
 use ipu_isa::Mode;
 use ipu_package::Mark;
 use ipu_target::WORKERS;
@@ -13,6 +15,7 @@ use crate::code::CodeMap;
 use crate::context::Context;
 use crate::fault::{ContextId, DeviceFault, FaultKind};
 use crate::matrix::Coefficients;
+use crate::memo::{Calls, Memo, Pending};
 use crate::memory::Memory;
 
 /// Number of worker contexts.
@@ -33,6 +36,8 @@ pub struct Control {
     pub exchange: [u32; 12],
     /// Cycle of the `sans` that answered the next sync.
     pub answered: Option<u64>,
+    /// A recalled call skipped writes to what has no clock: formats and the coefficient pointer.
+    pub stale: bool,
 }
 
 /// Numbers of exchange registers in [`Control::exchange`].
@@ -138,6 +143,13 @@ pub struct Tile {
     pub last_exit: u64,
     pub issues: Issues,
     pub steps: StepTrack,
+    /// Which set of kernels the tile has: tiles with equal numbers have equal kernels.
+    pub kernels: u32,
+    /// Durations of calls, in runs without data.
+    pub memo: Option<Arc<Memo>>,
+    /// The call that is recorded.
+    pub pending: Option<Box<Pending>>,
+    pub calls: Calls,
 }
 
 impl Tile {
@@ -158,6 +170,10 @@ impl Tile {
             last_exit: 0,
             issues: Issues::default(),
             steps: StepTrack::default(),
+            kernels: 0,
+            memo: None,
+            pending: None,
+            calls: Calls::default(),
         }
     }
 
