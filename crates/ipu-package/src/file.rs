@@ -177,49 +177,39 @@ fn read_words(
     Ok(all)
 }
 
+/// Section, number of things, limit, and what is wrong beyond it.
+type Count = (SectionId, usize, u32, &'static str);
+
 /// Refuse to write what the reader would refuse to read.
 fn check_counts(package: &Package) -> Result<(), PackageError> {
-    let sum = |counts: &mut dyn Iterator<Item = usize>| counts.sum::<usize>();
-    let most = |counts: &mut dyn Iterator<Item = usize>| counts.max().unwrap_or(0);
-    let (tensors, steps) = (&package.tensors, &package.steps);
+    let counts = code_counts(package).into_iter().chain(host_counts(package));
+    match counts.into_iter().find(|count| count.1 > count.2 as usize) {
+        Some((section, _, _, what)) => Err(PackageError::Malformed { section, what }),
+        None => Ok(()),
+    }
+}
+
+fn code_counts(package: &Package) -> [Count; 7] {
     let images = || package.images.iter().chain(&package.rest);
+    let steps = &package.steps;
     let step_names = steps
         .iter()
         .flat_map(|s| [s.operation.len(), s.label.len()]);
-    let names = tensors.iter().map(|t| t.name.len()).chain(step_names);
-    let longest = most(&mut names.chain([package.device.len()]));
-    let longest_segment = most(&mut package.segments.iter().map(|s| s.words.len()));
-    let pieces = sum(&mut images().map(|image| image.pieces.len()));
-    let marks = sum(&mut images().map(|image| image.marks.len()));
-    let row_spans = sum(&mut tensors.iter().map(|tensor| tensor.row_spans.len()));
-    let column_spans = sum(&mut tensors.iter().map(|tensor| tensor.column_spans.len()));
-    let plan = &package.host;
-    let runs = most(
-        &mut [&plan.parameters, &plan.inputs, &plan.outputs]
-            .map(Vec::len)
-            .into_iter(),
-    );
-    let rows = [
+    let names = package.tensors.iter().map(|t| t.name.len());
+    let names = names.chain(step_names).chain([package.device.len()]);
+    let longest = names.max().unwrap_or(0);
+    let segments = &package.segments;
+    let longest_segment = segments.iter().map(|s| s.words.len()).max().unwrap_or(0);
+    let pieces = images().map(|image| image.pieces.len()).sum();
+    let marks = images().map(|image| image.marks.len()).sum();
+    let (program, code) = (SectionId::Program, SectionId::Segments);
+    let tiles = package.tiles as usize;
+    [
+        (program, tiles, TILES_MAX, "too many tiles"),
+        (program, longest, NAME_BYTES_MAX, "a name is too long"),
+        (code, segments.len(), SEGMENTS_MAX, "too many segments"),
         (
-            SectionId::Program,
-            package.tiles as usize,
-            TILES_MAX,
-            "too many tiles",
-        ),
-        (
-            SectionId::Program,
-            longest,
-            NAME_BYTES_MAX,
-            "a name is too long",
-        ),
-        (
-            SectionId::Segments,
-            package.segments.len(),
-            SEGMENTS_MAX,
-            "too many segments",
-        ),
-        (
-            SectionId::Segments,
+            code,
             longest_segment,
             SEGMENT_WORDS_MAX,
             "a segment is too long",
@@ -232,36 +222,39 @@ fn check_counts(package: &Package) -> Result<(), PackageError> {
         ),
         (SectionId::Images, pieces, PIECES_MAX, "too many pieces"),
         (SectionId::Images, marks, MARKS_MAX, "too many marks"),
-        (
-            SectionId::Tensors,
-            tensors.len(),
-            TENSORS_MAX,
-            "too many tensors",
-        ),
-        (SectionId::Tensors, row_spans, SPANS_MAX, "too many spans"),
-        (
-            SectionId::Tensors,
-            column_spans,
-            SPANS_MAX,
-            "too many spans",
-        ),
+    ]
+}
+
+fn host_counts(package: &Package) -> [Count; 7] {
+    let (tensors, plan) = (&package.tensors, &package.host);
+    let rows = tensors.iter().map(|tensor| tensor.row_spans.len()).sum();
+    let columns = tensors.iter().map(|tensor| tensor.column_spans.len()).sum();
+    let runs = [&plan.parameters, &plan.inputs, &plan.outputs].map(Vec::len);
+    let runs = runs.into_iter().max().unwrap_or(0);
+    let bindings = package.bindings.len();
+    let of_tensors = SectionId::Tensors;
+    [
+        (of_tensors, tensors.len(), TENSORS_MAX, "too many tensors"),
+        (of_tensors, rows, SPANS_MAX, "too many spans"),
+        (of_tensors, columns, SPANS_MAX, "too many spans"),
         (
             SectionId::Bindings,
-            package.bindings.len(),
+            bindings,
             BINDINGS_MAX,
             "too many bindings",
         ),
         (
             SectionId::Host,
-            package.host.slots.len(),
+            plan.slots.len(),
             TILES_MAX,
             "too many slots",
         ),
         (SectionId::Host, runs, RUNS_MAX, "too many runs"),
-        (SectionId::Steps, steps.len(), STEPS_MAX, "too many steps"),
-    ];
-    match rows.into_iter().find(|row| row.1 > row.2 as usize) {
-        Some((section, _, _, what)) => Err(PackageError::Malformed { section, what }),
-        None => Ok(()),
-    }
+        (
+            SectionId::Steps,
+            package.steps.len(),
+            STEPS_MAX,
+            "too many steps",
+        ),
+    ]
 }

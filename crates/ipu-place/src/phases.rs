@@ -20,6 +20,20 @@ use rayon::prelude::*;
 use crate::allocate::rows_base;
 use crate::error::{PlaceError, Site};
 
+/// Shortest median transfer of a phase whose tile pairs receive 64 bits at a time: each paired receive
+/// takes six or seven row words on two tiles, so that short ones cost more in rows than they save in
+/// cycles.
+const PAIRED_WORDS_MIN: u32 = 24;
+
+fn median_words(traffic: &[Traffic]) -> u32 {
+    let mut words: Vec<u32> = traffic.iter().map(|transfer| transfer.words).collect();
+    let middle = words.len() / 2;
+    match words.is_empty() {
+        true => 0,
+        false => *words.select_nth_unstable(middle).1,
+    }
+}
+
 /// A phase of the program, in program order.
 struct Phase<'a> {
     info: u32,
@@ -121,8 +135,13 @@ impl Placing<'_> {
             .iter()
             .map(|transfer| self.traffic(transfer, &bases))
             .collect();
+        let long = median_words(&traffic) >= PAIRED_WORDS_MIN;
+        let policy = SchedulePolicy {
+            pairing: policy.pairing && long,
+            ..*policy
+        };
         let schedule =
-            ipu_exchange::schedule(&traffic, policy).map_err(|error| PlaceError::Exchange {
+            ipu_exchange::schedule(&traffic, &policy).map_err(|error| PlaceError::Exchange {
                 site: self.site(phase),
                 what: error.to_string(),
             })?;

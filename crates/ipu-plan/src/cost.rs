@@ -32,6 +32,12 @@ fn receive(bytes: u32) -> u64 {
     u64::from(bytes.div_ceil(4))
 }
 
+/// Cycles of a receive of `bytes` that the tiles of a pair share when the number of sharers is even.
+fn receive_shared(bytes: u32, sharers: u32) -> u64 {
+    let halves = if sharers.is_multiple_of(2) { 2 } else { 1 };
+    receive(bytes).div_ceil(halves)
+}
+
 /// Cycles of a cast on the tile that multiplies: 2 bundles for 8 elements, six workers.
 fn cast(elements: u32) -> u64 {
     330 + 2 * u64::from(elements.div_ceil(8))
@@ -91,7 +97,13 @@ fn price(
     } else {
         left
     };
-    cycles += receive(moved) + if grid.rows > 1 { receive(weight) } else { 0 };
+    // Rows cast early come in runs too short to share.
+    cycles += if site == CastSite::Early && format.is_f143() {
+        receive(moved)
+    } else {
+        receive_shared(moved, grid.columns)
+    };
+    cycles += if grid.rows > 1 { receive(weight) } else { 0 };
     if moved == 2 * left {
         // F16 arrives beside the operand that it becomes.
         cycles += cast(left);
@@ -172,14 +184,15 @@ fn best_qk(parts: u32, queries: u32, keys: u32, depth: u32, format: Format) -> O
         .map(|grid| {
             let row_part = queries.div_ceil(grid.rows);
             let key_part = key_units.div_ceil(grid.columns) * 16;
-            let moved = (row_part + key_part) * inner * 2;
+            let moved =
+                receive_shared(row_part * inner * 2, grid.columns) + receive(key_part * inner * 2);
             let casts = if format.is_f143() {
                 cast((row_part + key_part) * inner)
             } else {
                 0
             };
             (
-                product(row_part, key_part, inner, format) + receive(moved) + casts,
+                product(row_part, key_part, inner, format) + moved + casts,
                 grid,
             )
         })
@@ -200,10 +213,11 @@ fn best_pv(parts: u32, queries: u32, keys: u32, depth: u32, format: Format) -> O
             let row_part = queries.div_ceil(grid.rows);
             let key_part = key_units.div_ceil(grid.inner) * format.group();
             let merge_rows = row_part.div_ceil(grid.inner.min(row_part));
-            let moved = (row_part + depth) * key_part * format.dtype().bytes();
+            let operand = key_part * format.dtype().bytes();
+            let moved = receive(row_part * operand) + receive_shared(depth * operand, grid.rows);
             let merged = merge_rows * depth * 2 * grid.inner;
             let cycles = product(row_part, depth, key_part, format)
-                + receive(moved)
+                + moved
                 + receive(merged)
                 + reduce(merge_rows * depth, grid.inner);
             (cycles, grid)

@@ -86,7 +86,7 @@ fn recognise(body: &[Line]) -> Option<CopyLoop> {
 impl Tile {
     /// Run all iterations but the last, if the body is a copy loop in its steady state.
     pub(crate) fn copy_loop<const DATA: bool>(&mut self, body: &[Line]) {
-        if !self.fuse_copies || self.live_end > self.time {
+        if !self.fuse_copies || self.live_end > self.time || self.pending.is_some() {
             return;
         }
         let Some(copy) = recognise(body) else {
@@ -200,7 +200,9 @@ mod tests {
         let code: Vec<u32> = text.iter().map(word).collect();
         let block = Block::new(CODE, SegmentKind::Kernel, code);
         let mut tile = Tile::new(0, CodeMap::new(vec![Arc::new(block)]));
-        let data: Vec<u32> = (0..2_000).map(|i| i * 2_654_435_761u32).collect();
+        let data: Vec<u32> = (0..2_000)
+            .map(|i| u32::wrapping_mul(i, 2_654_435_761))
+            .collect();
         tile.memory.write_words(FROM, &data).unwrap();
         tile.supervisor.set_m(9, RETURN_ADDRESS, false);
         tile.pc = CODE;

@@ -40,8 +40,11 @@ impl Files {
         let before = |(run, _): &(HostRun, usize)| (run.tile, run.address) <= key;
         let after = self.runs.partition_point(before);
         let (run, first) = &self.runs[after.checked_sub(1)?];
+        if run.tile != part.tile {
+            return None;
+        }
         let offset = part.address - run.address;
-        if run.tile != part.tile || u64::from(offset) + u64::from(part.bytes) > run.bytes.into() {
+        if u64::from(offset) + u64::from(part.bytes) > run.bytes.into() {
             return None;
         }
         let start = first + offset as usize / 4;

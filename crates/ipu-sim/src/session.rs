@@ -76,6 +76,13 @@ impl<'a> Session<'a> {
 
     /// Load a package to count cycles: tensors are neither asked for nor given.
     pub fn without_data(package: &'a Package) -> Result<Session<'a>, SessionError> {
+        let mut session = Session::open(package, false)?;
+        session.machine.recall_calls();
+        Ok(session)
+    }
+
+    /// As [`Session::without_data`], with every kernel call executed.
+    pub fn executing_each_call(package: &'a Package) -> Result<Session<'a>, SessionError> {
         Session::open(package, false)
     }
 

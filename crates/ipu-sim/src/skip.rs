@@ -14,12 +14,14 @@ use crate::exec::StoreOp;
 use crate::exec::pace_increments;
 use crate::op::{Micro, Mode4, Op};
 
-/// Advance the pointers of `count` iterations at once. False when the body does something else;
-/// then nothing is changed.
-pub fn advance(body: &[Line], count: u32, w: &mut Context) -> bool {
-    let lines = || body.iter().step_by(2).map(|line| &line.main);
+fn lines(body: &[Line]) -> impl Iterator<Item = &Micro> {
+    body.iter().step_by(2).map(|line| &line.main)
+}
+
+/// Whether a body does nothing but advance pointers by the same amount in every iteration.
+pub fn can_advance(body: &[Line]) -> bool {
     let (mut strides, mut written) = (0u32, 0u32);
-    for micro in lines() {
+    for micro in lines(body) {
         let Some((stride, pointers)) = registers(micro) else {
             return false;
         };
@@ -27,13 +29,14 @@ pub fn advance(body: &[Line], count: u32, w: &mut Context) -> bool {
         written |= pointers;
     }
     // The zero register is read as zero whatever is written to it.
-    if strides & written & 0x7fff != 0 {
-        return false;
-    }
-    for micro in lines() {
+    strides & written & 0x7fff == 0
+}
+
+/// Advance the pointers of `count` iterations at once, where [`can_advance`] holds.
+pub fn advance(body: &[Line], count: u32, w: &mut Context) {
+    for micro in lines(body) {
         step(micro, count, w);
     }
-    true
 }
 
 /// Registers that hold strides and registers that advance, as masks; nothing when the operation

@@ -17,6 +17,7 @@ use crate::code::{Block, Line, LineKind, broken};
 use crate::context::scale_from_bits;
 use crate::exec::{self, BranchOp, Shared, undefined_control};
 use crate::fault::{ContextId, DeviceFault, Exec, FaultKind, HostFault, Use};
+use crate::memo::record::SUPERVISOR;
 use crate::op::{Micro, Op};
 use crate::tile::{Live, Sent, Tile, WORKER_COUNT, exchange_register};
 use crate::worker::{Launch, branch};
@@ -29,7 +30,7 @@ pub const RETURN_ADDRESS: u32 = 0x4c000;
 const CLEAR_COEFFICIENTS: u32 = 1 << 2;
 
 /// Supervisor control registers.
-mod csr {
+pub(crate) mod csr {
     pub const CR: i32 = 2;
     pub const TILE_ID: i32 = 3;
     pub const FP_ICTL: i32 = 32;
@@ -82,14 +83,19 @@ impl Tile {
             if self.pc == RETURN_ADDRESS {
                 return Ok(Stop::Return);
             }
+            if !DATA && let Err(kind) = self.returned() {
+                return Err(self.fault(ContextId::Supervisor, self.pc, *kind));
+            }
             let block = match self.code.find(self.pc) {
                 Ok(block) => Arc::clone(block),
                 Err(kind) => return Err(self.fault(ContextId::Supervisor, self.pc, *kind)),
             };
             if block.kind == SegmentKind::Row {
+                self.pending = None;
                 return Ok(Stop::Row { address: self.pc });
             }
             if let Some(stop) = self.run_block::<DATA>(&block, &mut budget)? {
+                self.pending = None;
                 return Ok(stop);
             }
         }
@@ -102,6 +108,9 @@ impl Tile {
     ) -> Result<Option<Stop>, Box<DeviceFault>> {
         let lines = block.lines(Mode::Supervisor);
         let program = block.kind == SegmentKind::TileProgram;
+        if !DATA && let Some(pending) = &mut self.pending {
+            pending.recorder.enter(block.kind);
+        }
         while let Some(line) = self
             .pc
             .checked_sub(block.address)
@@ -112,6 +121,12 @@ impl Tile {
             }
             if program {
                 self.steps.visit(self.pc, self.time);
+            }
+            if !DATA && let Some(pending) = &mut self.pending {
+                let context = &self.supervisor;
+                pending
+                    .recorder
+                    .line(SUPERVISOR, line, context, &self.memory);
             }
             *budget -= 1;
             let next = match line.kind {
@@ -134,12 +149,17 @@ impl Tile {
                 Ok(Next::Following) => self.pc += 4,
                 Ok(Next::Jump(target)) => {
                     let branch = std::mem::replace(&mut self.pc, target);
-                    if line.main.op == Op::Branch(BranchOp::NotZeroDecrement)
-                        && let Some(from) = target.checked_sub(block.address)
-                        && target < branch
-                    {
-                        let body = from as usize / 4..(branch - block.address) as usize / 4 + 1;
-                        self.copy_loop::<DATA>(&lines[body]);
+                    match line.main.op {
+                        Op::Branch(BranchOp::Call) if !DATA && program => {
+                            self.recall(line.main.r[0], branch + 4);
+                        }
+                        Op::Branch(BranchOp::NotZeroDecrement)
+                            if (block.address..branch).contains(&target) =>
+                        {
+                            let index = |pc: u32| (pc - block.address) as usize / 4;
+                            self.copy_loop::<DATA>(&lines[index(target)..=index(branch)]);
+                        }
+                        _ => {}
                     }
                 }
                 Ok(Next::Stop(stop)) => {
@@ -208,7 +228,7 @@ impl Tile {
         let mut at = self.issue(line);
         let micro = &line.main;
         Ok(match micro.op {
-            Op::Branch(op) => self.branch::<DATA>(op, line, at),
+            Op::Branch(op) => self.branch(op, line, at),
             Op::Get => self.get(line, at),
             Op::Put => self.put(micro, at),
             Op::PutCoefficients64 | Op::PutCoefficients128 => {
@@ -229,9 +249,9 @@ impl Tile {
         })
     }
 
-    fn branch<const DATA: bool>(&mut self, op: BranchOp, line: &Line, at: u64) -> Exec<Next> {
+    fn branch(&mut self, op: BranchOp, line: &Line, at: u64) -> Exec<Next> {
         let after = self.pc + 4;
-        let (taken, target) = branch::<DATA>(op, &line.main, after, &mut self.supervisor)?;
+        let (taken, target) = branch(op, &line.main, after, &mut self.supervisor)?;
         self.results(line.writes, at + issue::DEPENDENT_USE);
         self.time = at
             + match op {
@@ -251,6 +271,10 @@ impl Tile {
     fn get(&mut self, line: &Line, at: u64) -> Exec<Next> {
         let control = &self.control;
         let number = line.main.imm;
+        let kept_by_kernels = [csr::FP_ICTL, csr::FP_INFMT, csr::FP_ISCL, csr::CCCSLOAD];
+        if control.stale && kept_by_kernels.contains(&number) {
+            return Err(undefined_control());
+        }
         let value = match number {
             csr::TILE_ID => ipu_target::topology::physical(self.id),
             csr::FP_ICTL => control.fp_ictl,
@@ -392,6 +416,7 @@ impl Tile {
         let mut shared = Shared {
             memory: &mut self.memory,
             coefficients: &mut self.coefficients,
+            recorder: self.pending.as_mut().map(|pending| &mut pending.recorder),
         };
         let done = match launch.run::<DATA>(worker, &mut shared) {
             Ok(done) => done,

@@ -5,6 +5,8 @@
 //! Invariants: the clock counts device cycles from the same zero on all tiles.
 //! Not here: what happens between tiles (see `machine`).
 
+use std::sync::Arc;
+
 use ipu_isa::Mode;
 use ipu_package::Mark;
 use ipu_target::WORKERS;
@@ -13,6 +15,7 @@ use crate::code::CodeMap;
 use crate::context::Context;
 use crate::fault::{ContextId, DeviceFault, FaultKind};
 use crate::matrix::Coefficients;
+use crate::memo::{Calls, Memo, Pending};
 use crate::memory::Memory;
 
 /// Number of worker contexts.
@@ -31,6 +34,8 @@ pub struct Control {
     pub coefficient_load_ready: u64,
     /// Registers 160 to 171 of the exchange.
     pub exchange: [u32; 12],
+    /// A recalled call skipped writes to what has no clock: formats and the coefficient pointer.
+    pub stale: bool,
     /// Cycle of the `sans` that answered the next syncs, and how many.
     pub answered: Option<(u64, u32)>,
     /// Where a continued send outside rows goes on.
@@ -151,6 +156,13 @@ pub struct Tile {
     pub outbox: Vec<Sent>,
     /// Whether copy loops of the supervisor run as one.
     pub fuse_copies: bool,
+    /// Which set of kernels the tile has: tiles with equal numbers have equal kernels.
+    pub kernels: u32,
+    /// Durations of calls, in runs without data.
+    pub memo: Option<Arc<Memo>>,
+    /// The call that is recorded.
+    pub pending: Option<Box<Pending>>,
+    pub calls: Calls,
 }
 
 impl Tile {
@@ -173,6 +185,10 @@ impl Tile {
             steps: StepTrack::default(),
             outbox: Vec::new(),
             fuse_copies: true,
+            kernels: 0,
+            memo: None,
+            pending: None,
+            calls: Calls::default(),
         }
     }
 

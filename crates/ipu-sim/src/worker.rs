@@ -21,7 +21,7 @@ pub const ISSUES_MAX: u64 = 1 << 34;
 const REPEAT_MAX: u32 = 0xffff;
 
 /// Worker status: `$WSR`, `$VERTEX_BASE`, and the like.
-mod csr {
+pub(crate) mod csr {
     pub const WSR: i32 = 1;
     pub const VERTEX_BASE: i32 = 2;
     pub const WORKER_BASE: i32 = 3;
@@ -113,7 +113,13 @@ impl Launch<'_> {
             }
         };
         let mut i = ((pc - base) / 4) as usize;
+        if !DATA && let Some(recorder) = &mut shared.recorder {
+            recorder.enter(block.kind);
+        }
         while let Some(line) = lines.get(i) {
+            if !DATA && let Some(recorder) = &mut shared.recorder {
+                recorder.line(self.index.into(), line, w, shared.memory);
+            }
             let issues = u64::from(line.issues);
             match line.kind {
                 LineKind::Main => {
@@ -150,7 +156,7 @@ impl Launch<'_> {
                         }
                         Flow::Repeat { count, bundles } => {
                             let body = body(lines, base, i, bundles).map_err(at(i))?;
-                            let spent = repeat::<DATA, V>(body, count, w, shared);
+                            let spent = self.repeat::<DATA, V>(body, count, w, shared);
                             done.issues += spent.map_err(|(k, kind)| at(i + 2 * k)(kind))?;
                             i += 2 * bundles;
                         }
@@ -182,7 +188,7 @@ impl Launch<'_> {
         let after = here + if paired { 8 } else { 4 };
         let flow = match micro.op {
             Op::Branch(op) => {
-                let (taken, target) = branch::<DATA>(op, micro, after, w)?;
+                let (taken, target) = branch(op, micro, after, w)?;
                 if taken {
                     Flow::Jump(target)
                 } else {
@@ -196,7 +202,7 @@ impl Launch<'_> {
             },
             Op::RepeatRegister => {
                 let count = w.m(micro.r[0]);
-                if DATA && w.m_tainted(micro.r[0]) {
+                if w.m_tainted(micro.r[0]) {
                     return Err(undefined_control());
                 }
                 if count > REPEAT_MAX {
@@ -241,12 +247,7 @@ impl Launch<'_> {
 
 /// Carry out a branch: whether it is taken, and where to.
 #[inline(always)]
-pub fn branch<const DATA: bool>(
-    op: BranchOp,
-    micro: &Micro,
-    after: u32,
-    w: &mut Context,
-) -> Exec<(bool, u32)> {
+pub fn branch(op: BranchOp, micro: &Micro, after: u32, w: &mut Context) -> Exec<(bool, u32)> {
     let r = micro.r[0];
     let target = micro.imm as u32;
     match op {
@@ -257,7 +258,7 @@ pub fn branch<const DATA: bool>(
         }
         _ => {}
     }
-    if DATA && w.m_tainted(r) {
+    if w.m_tainted(r) {
         return Err(Box::new(FaultKind::Undefined(Use::Branch)));
     }
     let value = w.m(r);
@@ -316,27 +317,37 @@ fn body(lines: &[Line], base: u32, from: usize, bundles: usize) -> Exec<&[Line]>
     Ok(body)
 }
 
-/// Run a repeat body. An error carries the bundle's number.
-#[inline(always)]
-fn repeat<const DATA: bool, V: Lanes>(
-    body: &[Line],
-    count: u32,
-    w: &mut Context,
-    shared: &mut Shared,
-) -> Result<u64, (usize, Box<FaultKind>)> {
-    let issues: u64 = body.iter().step_by(2).map(|l| u64::from(l.issues)).sum();
-    if !DATA && crate::skip::advance(body, count, w) {
-        return Ok(issues * u64::from(count));
-    }
-    let fused = if DATA {
-        crate::fused::run::<V>(body, count, w, shared)
-    } else {
-        0
-    };
-    for _ in fused..count {
-        for (k, line) in body.iter().step_by(2).enumerate() {
-            both::<DATA, V>(line, w, shared).map_err(|kind| (k, kind))?;
+impl Launch<'_> {
+    /// Run a repeat body. An error carries the bundle's number.
+    #[inline(always)]
+    fn repeat<const DATA: bool, V: Lanes>(
+        &self,
+        body: &[Line],
+        count: u32,
+        w: &mut Context,
+        shared: &mut Shared,
+    ) -> Result<u64, (usize, Box<FaultKind>)> {
+        let issues: u64 = body.iter().step_by(2).map(|l| u64::from(l.issues)).sum();
+        if !DATA && crate::skip::can_advance(body) {
+            if let Some(recorder) = &mut shared.recorder {
+                recorder.body(self.index.into(), body, count, w, shared.memory);
+            }
+            crate::skip::advance(body, count, w);
+            return Ok(issues * u64::from(count));
         }
+        let fused = if DATA {
+            crate::fused::run::<V>(body, count, w, shared)
+        } else {
+            0
+        };
+        for _ in fused..count {
+            for (k, line) in body.iter().step_by(2).enumerate() {
+                if !DATA && let Some(recorder) = &mut shared.recorder {
+                    recorder.line(self.index.into(), line, w, shared.memory);
+                }
+                both::<DATA, V>(line, w, shared).map_err(|kind| (k, kind))?;
+            }
+        }
+        Ok(issues * u64::from(count))
     }
-    Ok(issues * u64::from(count))
 }

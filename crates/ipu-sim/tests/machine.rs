@@ -135,13 +135,29 @@ fn placed(input: u32) -> Placed {
         moving: None,
     };
     let schedule = place_in_order(&[transfer], &[0]).unwrap();
+    Placed {
+        program: tile_program(),
+        addresses: vec![input, WORK, RESULT, WEIGHTS, WEIGHTS],
+        phases: vec![PlacedPhase {
+            rows: schedule.rows.into_iter().map(row).collect(),
+            horizon: 0,
+            bound: 0,
+        }],
+        reservations: Reservations {
+            support_bytes: 0x4000,
+            row_bytes: 0x4000,
+        },
+    }
+}
+
+fn tile_program() -> TileProgram {
     let call = Call {
         tile: 1,
         kernel: 0,
         frame: vec![Word::Address(place(1)), Word::Address(place(2))],
     };
     let [long, short] = WEIGHT_ELEMENTS;
-    let program = TileProgram {
+    TileProgram {
         tiles: 3,
         allocations: vec![
             allocation(0, 32),
@@ -181,19 +197,6 @@ fn placed(input: u32) -> Placed {
             binding(2, 3, long),
             binding(3, 4, short),
         ],
-    };
-    Placed {
-        program,
-        addresses: vec![input, WORK, RESULT, WEIGHTS, WEIGHTS],
-        phases: vec![PlacedPhase {
-            rows: schedule.rows.into_iter().map(row).collect(),
-            horizon: 0,
-            bound: 0,
-        }],
-        reservations: Reservations {
-            support_bytes: 0x4000,
-            row_bytes: 0x4000,
-        },
     }
 }
 
@@ -352,10 +355,17 @@ fn parameters_arrive_in_batches() {
     }
 }
 
-fn host_fault(tile: usize, kind: SegmentKind, from: u32, to: u32) -> (u32, HostFault) {
+/// The fault after words of a tile were replaced.
+fn host_fault(tile: usize, kind: SegmentKind, words: &[(u32, u32)]) -> (u32, HostFault) {
     let mut package = package();
-    replace(&mut package, tile, kind, from, to);
-    let result = started(&package).and_then(|mut session| invoke(&mut session, &[1.0; 16]));
+    for &(from, to) in words {
+        replace(&mut package, tile, kind, from, to);
+    }
+    fault_of(&package)
+}
+
+fn fault_of(package: &Package) -> (u32, HostFault) {
+    let result = started(package).and_then(|mut session| invoke(&mut session, &[1.0; 16]));
     match result {
         Err(SessionError::Fault(fault)) => match fault.kind {
             FaultKind::Host(kind) => (fault.tile, kind),
@@ -365,99 +375,64 @@ fn host_fault(tile: usize, kind: SegmentKind, from: u32, to: u32) -> (u32, HostF
     }
 }
 
+/// Header of the read of tile 0: 32 bytes from the first slot.
+const READ: [u32; 2] = [0xcc00_020c, (0x1000 >> 2) << 4 | 8];
+
 #[test]
-fn malformed_host_transfers_are_faults() {
-    use SegmentKind::{Frames, TileProgram};
-    // Tile 0 is physical 0, tile 1 physical 2, tile 2 physical 64. Reads of tile 0: 32 bytes.
-    let read = [0xcc00_020c, (0x1000 >> 2) << 4 | 8];
+fn malformed_packets_are_faults() {
+    use HostFault::*;
+    let place = |offset: u32, words: u32| vec![(READ[1], (offset >> 2) << 4 | words)];
+    let kind = |word: u32| vec![(READ[0], word)];
+    let window = [kind(READ[0] | 0x1ff), place(0x1000, 15)].concat();
     let (offset, bytes) = (0x4000, 32);
-    for (tile, from, to, fault) in [
+    let [found, expected, owner] = [2, 0, 2];
+    for (words, fault) in [
+        (kind(READ[0] | 1 << 16), WrongTile { found, expected }),
+        (kind(0xdc00_020c), Header { word: 0xdc00_020c }),
+        (kind(READ[0] & !0x0c00_0000), Stream),
+        (place(offset, 8), OutOfPage { offset, bytes }),
         (
-            0,
-            read[0],
-            read[0] | 1 << 16,
-            HostFault::WrongTile {
-                found: 2,
-                expected: 0,
-            },
-        ),
-        (
-            0,
-            read[0],
-            0xdc00_020c,
-            HostFault::Header { word: 0xdc00_020c },
-        ),
-        (0, read[0], read[0] & !0x0c00_0000, HostFault::Stream),
-        (
-            0,
-            read[0],
-            read[0] | 0x1ff,
-            HostFault::OutOfWindow {
-                address: 0x53fe0,
-                bytes: 60,
-            },
-        ),
-        (
-            0,
-            read[1],
-            (offset >> 2) << 4 | 8,
-            HostFault::OutOfPage { offset, bytes },
-        ),
-        (
-            0,
-            read[1],
-            (0x800 >> 2) << 4 | 8,
-            HostFault::OutOfPage {
+            place(0x800, 8),
+            OutOfPage {
                 offset: 0x800,
                 bytes,
             },
         ),
         (
-            0,
-            read[1],
-            (0x2000 >> 2) << 4 | 8,
-            HostFault::WrongSlot {
+            place(0x2000, 8),
+            WrongSlot {
                 offset: 0x2000,
-                owner: 2,
+                owner,
             },
         ),
-        (
-            0,
-            read[1],
-            (0x1000 >> 2) << 4 | 9,
-            HostFault::WordCount {
-                expected: 8,
-                found: 9,
-            },
-        ),
-        (
-            0,
-            read[1],
-            (0x1000 >> 2) << 4,
-            HostFault::Length { bytes: 0 },
-        ),
+        (place(0x1000, 0), Length { bytes: 0 }),
     ] {
-        let mut package = package();
-        replace(&mut package, tile, Frames, from, to);
-        if matches!(fault, HostFault::OutOfWindow { .. }) {
-            replace(&mut package, tile, Frames, read[1], (0x1000 >> 2) << 4 | 15);
-        }
-        let result = started(&package).and_then(|mut session| invoke(&mut session, &[1.0; 16]));
-        match result {
-            Err(SessionError::Fault(found)) => {
-                assert_eq!(
-                    (found.tile, found.kind),
-                    (tile as u32, FaultKind::Host(fault))
-                );
-            }
-            other => panic!("{fault}: {other:?}"),
-        }
+        assert_eq!(host_fault(0, SegmentKind::Frames, &words), (0, fault));
     }
-    // The request of tile 0 for itself: none at all, and of a tile that sends nothing.
-    assert_eq!(host_fault(0, Frames, 1, 0), (0, HostFault::NotRequested));
-    let asks = host_fault(0, Frames, 1, 5);
-    assert_eq!(asks, (0, HostFault::NotSending { target: 64 }));
+    let (address, bytes) = (0x53fe0, 60);
+    let outside = host_fault(0, SegmentKind::Frames, &window);
+    assert_eq!(outside, (0, OutOfWindow { address, bytes }));
+    let count = host_fault(0, SegmentKind::Frames, &place(0x1000, 9));
+    let (expected, found) = (8, 9);
+    assert_eq!(count, (0, WordCount { expected, found }));
+}
+
+#[test]
+fn requests_and_packets_that_do_not_match_are_faults() {
+    // The request of tile 0 in the upload stands before its header.
+    let requests = |bits: u32| {
+        let mut package = package();
+        let words = &mut package.segments.iter_mut().find_map(|segment| {
+            let at = segment.words.iter().position(|word| *word == READ[0])?;
+            (segment.kind == SegmentKind::Frames).then(|| &mut segment.words[at - 2])
+        });
+        **words.as_mut().expect("the request") = bits;
+        fault_of(&package)
+    };
+    assert_eq!(requests(0), (0, HostFault::NotRequested));
+    assert_eq!(requests(5), (0, HostFault::NotSending { target: 64 }));
     // The mux of tile 1 at another endpoint.
-    let mux = host_fault(1, TileProgram, 0x1980_0600, 0x1980_0604);
-    assert_eq!(mux, (1, HostFault::NotSelected { mux: 0x604 }));
+    let words = [(0x1980_0600, 0x1980_0604)];
+    let (tile, fault) = host_fault(1, SegmentKind::TileProgram, &words);
+    assert_eq!((tile, fault), (1, HostFault::NotSelected { mux: 0x604 }));
 }

@@ -87,13 +87,18 @@ static ASSUMPTIONS: &[Assumption] = &[
         "published rows show it encodable; whether all hardware accepts it is not published",
     ),
     assume(
+        "host-closing-read",
+        "the zero-byte read that closes a download counts as one word and writes none",
+        "programs wait for one word after it; whether one is written is not published",
+    ),
+    assume(
         "host-link",
-        "host packets arrive complete at the closing sync; no rate is modelled",
+        "words from the host arrive 1,000 cycles after a tile waits for them, then one a cycle",
         "link rates, latency and arbitration are not published; no reported figure includes them",
     ),
     assume(
         "host-sync-latency",
-        "as the internal sync",
+        "as the internal sync, released at a multiple of 6 cycles",
         "not published; the cycle figure starts and ends at such syncs, the host's time excluded",
     ),
     assume(
@@ -101,6 +106,17 @@ static ASSUMPTIONS: &[Assumption] = &[
         "62 cycles from the last arrival, equal on all tiles",
         "published phases cost their horizon and 229 to 295 cycles when sampled; the constant \
          centres the sum",
+    ),
+    assume(
+        "host-window-base",
+        "host packets address the aperture whatever INCOMING_BASE holds",
+        "phases leave that register set and host programs do not reset it",
+    ),
+    assume(
+        "idle-tiles",
+        "one `sans` answers up to 524,288 syncs of any zone; tiles without an image of their own \
+         run a loop of it, and one tile stands for all of them",
+        "the field has 19 bits; only answers to one and two syncs are published",
     ),
     assume(
         "local-sync-split",

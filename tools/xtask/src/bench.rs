@@ -129,7 +129,7 @@ fn one_run(target: &Target, steps: usize, times: &mut Times) -> Result<(), Failu
         for failure in &failures {
             println!("does not fit: {failure}");
         }
-        placed.ok_or_else(|| "no candidate fits".into())
+        placed.ok_or_else(|| format!("none of {} candidates fits", failures.len()).into())
     })?;
     if steps < 3 {
         return Ok(());

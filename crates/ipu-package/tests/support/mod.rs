@@ -78,10 +78,8 @@ pub const FRAMES: u32 = 0x586e0;
 pub const ROWS: u32 = 0x60000;
 pub const DATA: u32 = 0x64000;
 
-/// Two tiles; a parameter of 4 x 40 with padded columns, an input and an output of 6 x 30 with
-/// padded rows; the output stands where the input did.
-pub fn small() -> Package {
-    let image = |tile: u32, row: u32, frames: u32| TileImage {
+fn image(tile: u32, row: u32, frames: u32) -> TileImage {
+    TileImage {
         tile,
         entry: 0x4c014,
         pieces: vec![
@@ -120,7 +118,12 @@ pub fn small() -> Package {
                 step: 2,
             },
         ],
-    };
+    }
+}
+
+/// Two tiles; a parameter of 4 x 40 with padded columns, an input and an output of 6 x 30 with
+/// padded rows; the output stands where the input did.
+pub fn small() -> Package {
     let other = |tile| TileImage {
         tile,
         entry: 0x4c014,

@@ -1,7 +1,9 @@
 //! Materialised attention: QK product, softmax over complete rows, PV product, merge.
 //!
-//! Groups are heads of batch members. Tiles of group `g` in a grid of `parts` are
-//! `g + groups * part`, so that parts of one group are spread and any grid fits.
+//! Groups are heads of batch members. Tiles of a grid are numbered group outermost; QK has columns
+//! innermost and PV rows, so that with an even number of them both tiles of a pair read the same
+//! queries, or the same values, which can then arrive 64 bits at a time. Softmax rows and value parts
+//! of group `g` are on tiles `g + groups * part`.
 
 use ipu_ir::contract::MemoryClass;
 use ipu_ir::graph::ValueId;
@@ -98,7 +100,7 @@ impl Builder<'_> {
         Ok(shape)
     }
 
-    /// Layout of `[groups, rows, columns]` cut along rows and columns of each group.
+    /// Layout of `[groups, rows, columns]` with a part for each group, cut along rows and columns.
     fn grouped(
         shape: &Shape,
         (dtype, order, class): (Dtype, Order, MemoryClass),
@@ -106,7 +108,6 @@ impl Builder<'_> {
         columns: Cuts,
         owner: Owner,
     ) -> Layout {
-        let owner = Owner { group: 1, ..owner };
         layout(
             dtype,
             order,
@@ -141,9 +142,10 @@ impl Builder<'_> {
                 rows(qk.rows, 1),
                 Cuts::WHOLE,
                 Owner {
-                    row: (groups * qk.columns, 0),
+                    group: qk.tiles(),
+                    row: (qk.columns, 0),
                     replica: Replicas {
-                        outer: (qk.columns, groups),
+                        outer: (qk.columns, 1),
                         inner: (1, 0),
                     },
                     ..Owner::default()
@@ -165,9 +167,10 @@ impl Builder<'_> {
                 rows(qk.columns, 16),
                 Cuts::WHOLE,
                 Owner {
-                    row: (groups, 0),
+                    group: qk.tiles(),
+                    row: (1, 0),
                     replica: Replicas {
-                        outer: (qk.rows, groups * qk.columns),
+                        outer: (qk.rows, qk.columns),
                         inner: (1, 0),
                     },
                     ..Owner::default()
@@ -184,6 +187,7 @@ impl Builder<'_> {
                 rows(shape.plan.value_parts, shape.formats.pv.group()),
                 Cuts::WHOLE,
                 Owner {
+                    group: 1,
                     row: (groups, 0),
                     ..Owner::default()
                 },
@@ -230,6 +234,7 @@ impl Builder<'_> {
                 Cuts::WHOLE,
                 Cuts::of(Split::new(parts, format.group())),
                 Owner {
+                    group: 1,
                     column: (shape.groups, 0),
                     ..Owner::default()
                 },
@@ -267,8 +272,9 @@ impl Builder<'_> {
                 Cuts::of(Split::new(qk.rows, 1)),
                 Cuts::of(Split::new(qk.columns, 16)),
                 Owner {
-                    row: (shape.groups * qk.columns, 0),
-                    column: (shape.groups, 0),
+                    group: qk.tiles(),
+                    row: (qk.columns, 0),
+                    column: (1, 0),
                     ..Owner::default()
                 },
             ),
@@ -288,6 +294,7 @@ impl Builder<'_> {
     ) -> (TensorId, TensorId) {
         let format = shape.formats.pv;
         let row_owner = Owner {
+            group: 1,
             row: (shape.groups, 0),
             ..Owner::default()
         };
@@ -365,8 +372,9 @@ impl Builder<'_> {
                 Cuts::of(Split::new(pv.rows, 1)),
                 inner,
                 Owner {
-                    row: (stride, 0),
-                    column: (1, 0),
+                    group: pv.tiles(),
+                    row: (1, 0),
+                    column: (pv.rows, 0),
                     ..Owner::default()
                 },
             ),
@@ -384,9 +392,10 @@ impl Builder<'_> {
                 Cuts::WHOLE,
                 inner,
                 Owner {
-                    column: (1, 0),
+                    group: pv.tiles(),
+                    column: (pv.rows, 0),
                     replica: Replicas {
-                        outer: (pv.rows, stride),
+                        outer: (pv.rows, 1),
                         inner: (1, 0),
                     },
                     ..Owner::default()
@@ -394,19 +403,12 @@ impl Builder<'_> {
             ),
             ..self.mid.tensor(values).clone()
         });
-        // Key parts of one group are adjacent: a partial's group is `group * inner + part`.
-        for tensor in [left, right] {
-            self.mid.tensors[tensor.0 as usize]
-                .layout
-                .tiling
-                .owner
-                .group = pv.inner;
-        }
         let copies = vec![
             copy(probabilities, left, View::SAME),
             copy(values, right, View::SAME),
         ];
         self.exchange(name, "PV operands", copies);
+        // A partial's group is `group * inner + part`.
         let partials = self.tensor(Tensor {
             name: format!("{name}.pv.partials"),
             groups: stride,
@@ -421,8 +423,8 @@ impl Builder<'_> {
                     Cuts::of(Split::new(pv.rows, 1)),
                     Cuts::WHOLE,
                     Owner {
-                        group: 1,
-                        row: (stride, 0),
+                        group: pv.rows,
+                        row: (1, 0),
                         ..Owner::default()
                     },
                 ),
@@ -442,8 +444,8 @@ impl Builder<'_> {
             inner: Split::new(shape.plan.merge_rows, 1),
         };
         let owner = Owner {
-            group: pv.inner,
-            row: (shape.groups * pv.inner, 1),
+            group: pv.tiles(),
+            row: (1, pv.rows),
             ..Owner::default()
         };
         let make = |suffix: &str, groups, dtype, order, columns| Tensor {

@@ -1,6 +1,8 @@
 //! A GEMM: operands to the compute grid, product, reduction over the inner partitions.
 //!
-//! Tile of part `(row, column, inner)` is `(row * columns + column) * inner_parts + inner`.
+//! Tile of part `(row, column, inner)` is `(row * inner_parts + inner) * columns + column`: with an even
+//! number of columns both tiles of a pair read the same left operand, so it can arrive 64 bits at a
+//! time.
 
 use ipu_ir::contract::MemoryClass;
 use ipu_ir::graph::ValueId;
@@ -23,8 +25,8 @@ impl GridStrides {
     pub const fn of(grid: Grid) -> Self {
         GridStrides {
             row: grid.columns * grid.inner,
-            column: grid.inner,
-            inner: 1,
+            column: 1,
+            inner: grid.columns,
         }
     }
 }

@@ -25,6 +25,7 @@ pub use memory::{LoadOp, PaceOp, StoreOp, pace_increments};
 use crate::context::Context;
 use crate::fault::{Exec, FaultKind};
 use crate::matrix::Coefficients;
+use crate::memo::record::Recorder;
 use crate::memory::Memory;
 use crate::numeric::Lanes;
 use crate::op::{Micro, Op, Spread};
@@ -33,6 +34,8 @@ use crate::op::{Micro, Op, Spread};
 pub struct Shared<'a> {
     pub memory: &'a mut Memory,
     pub coefficients: &'a mut Coefficients,
+    /// Follows what decides the path, in runs without data.
+    pub recorder: Option<&'a mut Recorder>,
 }
 
 /// Result of an auxiliary operation: up to two words and a taint bit for each.

@@ -114,12 +114,14 @@ fn compare<V: Lanes>(amp: &str, second: bool, count: u32, poison: Option<u32>) -
     let mut shared = Shared {
         memory: &mut memory,
         coefficients: &mut coefficients,
+        recorder: None,
     };
     let done = run::<V>(&body, count, &mut w, &mut shared);
     interpret(&body, count - done, &mut w, &mut shared);
     let mut shared2 = Shared {
         memory: &mut memory2,
         coefficients: &mut coefficients2,
+        recorder: None,
     };
     interpret(&body, count, &mut w2, &mut shared2);
     assert_eq!((w.m, w.m_taint, w.a_taint), (w2.m, w2.m_taint, w2.a_taint));

@@ -223,8 +223,8 @@ impl Machine {
     /// Serve what was sent. Tiles that wait for words go on.
     pub(super) fn serve(&mut self, stops: &[Stop]) -> Result<(), Box<DeviceFault>> {
         let mut mails: Vec<(usize, Mail)> = Vec::new();
-        for at in 0..self.tiles.len() {
-            if waits(&stops[at]) || !self.tiles[at].outbox.is_empty() {
+        for (at, stop) in stops.iter().enumerate() {
+            if waits(stop) || !self.tiles[at].outbox.is_empty() {
                 let mail = mail(&self.tiles[at]);
                 mails.push((at, mail.map_err(|kind| self.supervisor_fault(at, *kind))?));
                 self.tiles[at].outbox.clear();

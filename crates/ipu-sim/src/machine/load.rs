@@ -50,10 +50,20 @@ pub fn tiles(package: &Package) -> Result<(Vec<Tile>, Vec<Option<u32>>), LoadErr
         }
     }
     let blocks = blocks(package, &images)?;
-    let tiles = images
+    let mut tiles = images
         .par_iter()
         .map(|image| tile(package, image, &blocks))
         .collect::<Result<Vec<_>, _>>()?;
+    let mut sets = BTreeMap::new();
+    for (tile, image) in tiles.iter_mut().zip(&images) {
+        let kernels = image.pieces.iter().map(|p| (p.segment, p.address));
+        let kernels = kernels.filter(|key| {
+            let block = blocks.get(key);
+            block.is_some_and(|block| block.kind == SegmentKind::Kernel)
+        });
+        let next = sets.len() as u32;
+        tile.kernels = *sets.entry(kernels.collect::<Vec<_>>()).or_insert(next);
+    }
     Ok((tiles, index))
 }
 

@@ -12,11 +12,14 @@ mod host;
 mod load;
 mod phase;
 
+use std::sync::Arc;
+
 use ipu_package::{Package, StepInfo};
 use ipu_target::issue;
 use rayon::prelude::*;
 
 use crate::fault::{ContextId, DeviceFault, FaultKind};
+use crate::memo::{Calls, Memo};
 use crate::supervisor::{Stop, zone};
 use crate::tile::Tile;
 
@@ -80,6 +83,22 @@ impl Machine {
     pub fn tile_mut(&mut self, logical: u32) -> Option<&mut Tile> {
         let at = (*self.index.get(logical as usize)?)?;
         Some(&mut self.tiles[at as usize])
+    }
+
+    /// Recall kernel calls that take the path of one that was executed. Without data only.
+    pub fn recall_calls(&mut self) {
+        let memo = (!self.data).then(Arc::<Memo>::default);
+        for tile in &mut self.tiles {
+            tile.memo = memo.clone();
+        }
+    }
+
+    /// Kernel calls that were recalled and executed since [`Machine::recall_calls`].
+    pub fn calls(&self) -> Calls {
+        self.tiles.iter().fold(Calls::default(), |sum, tile| Calls {
+            recalled: sum.recalled + tile.calls.recalled,
+            executed: sum.executed + tile.calls.executed,
+        })
     }
 
     pub fn steps(&self) -> &[StepInfo] {

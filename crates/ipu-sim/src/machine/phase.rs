@@ -21,8 +21,8 @@ use crate::tile::{Tile, exchange_register as register};
 /// A row that only returns.
 const RETURN_ONLY: u32 = 0x43a0_0000;
 
-/// What decides how a row runs: tile, row address, incoming, outgoing and moving base.
-type RowKey = [u32; 5];
+/// What decides how a row runs: tile and row address; incoming, outgoing and moving base.
+type RowKey = ([u32; 2], [u32; 3]);
 
 /// Copies that resolved phases may hold; beyond it all are forgotten.
 const CACHED_COPIES_MAX: usize = 8 << 20;
@@ -51,13 +51,15 @@ type Job<'a> = (&'a mut Tile, &'a [CopyRun], &'a [Vec<u32>]);
 /// A row that takes part.
 struct Participant {
     at: usize,
-    key: RowKey,
+    row: [u32; 2],
+    /// Incoming, outgoing and moving base.
+    bases: [u32; 3],
     block: Arc<Block>,
 }
 
 impl Participant {
     fn words(&self) -> &[u32] {
-        &self.block.words[((self.key[1] - self.block.address) / 4) as usize..]
+        &self.block.words[((self.row[1] - self.block.address) / 4) as usize..]
     }
 }
 
@@ -75,7 +77,9 @@ impl Machine {
             let kind = FaultKind::Exchange("row entered at another time than others".to_owned());
             return Err(self.supervisor_fault(late.at, kind));
         }
-        let key: Vec<RowKey> = rows.iter().map(|row| row.key).collect();
+        // When events happen does not depend on the bases, only where they read and write.
+        let bases = |row: &Participant| if self.data { row.bases } else { [0; 3] };
+        let key: Vec<RowKey> = rows.iter().map(|row| (row.row, bases(row))).collect();
         let events = match self.phases.resolved.get(&key) {
             Some(events) => Arc::clone(events),
             None => {
@@ -111,14 +115,18 @@ impl Machine {
                 return Err(self.supervisor_fault(at, FaultKind::WorkersAtSync));
             }
             let exchange = &tile.control.exchange;
-            let key = [
-                tile.id,
-                address,
+            let bases = [
                 exchange[register::INCOMING_BASE],
                 exchange[register::OUTGOING_BASE],
                 tile.supervisor.m(6),
             ];
-            let participant = Participant { at, key, block };
+            let row = [tile.id, address];
+            let participant = Participant {
+                at,
+                row,
+                bases,
+                block,
+            };
             if participant.words()[0] != RETURN_ONLY {
                 rows.push(participant);
             }
@@ -130,7 +138,8 @@ impl Machine {
         let inputs: Vec<RowInput> = rows
             .iter()
             .map(|row| {
-                let [tile, address, incoming_base, outgoing_base, moving_base] = row.key;
+                let [tile, address] = row.row;
+                let [incoming_base, outgoing_base, moving_base] = row.bases;
                 RowInput {
                     tile,
                     words: row.words(),
@@ -145,7 +154,7 @@ impl Machine {
             let tile = tile_of(&error);
             let at = rows
                 .iter()
-                .find(|row| row.key[0] == tile)
+                .find(|row| row.row[0] == tile)
                 .map_or(rows[0].at, |row| row.at);
             self.supervisor_fault(at, FaultKind::Exchange(error.to_string()))
         })

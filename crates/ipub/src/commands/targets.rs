@@ -5,7 +5,10 @@ use crate::open;
 
 pub fn targets() -> Outcome {
     for target in open::workspace()?.targets()? {
-        println!("{:<32} {}", target.label.to_string(), target.doc);
+        println!(
+            "{}",
+            format!("{:<32} {}", target.label.to_string(), target.doc).trim_end()
+        );
     }
     Ok(())
 }
