@@ -90,7 +90,8 @@ fn price(
     let left = row_part * inner_part;
     let weight = column_part * inner_part * operand;
     let mut cycles = PHASE_CYCLES + product(row_part, column_part, inner_part, format);
-    let mut bytes = left * operand + weight + row_part * column_part * 2;
+    let partial = row_part * column_part * 2;
+    let mut bytes = left * operand + weight + partial;
     let late = format.is_f143() && site == CastSite::Late;
     let moved = if late || !format.is_f143() {
         2 * left
@@ -107,7 +108,7 @@ fn price(
     if moved == 2 * left {
         // F16 arrives beside the operand that it becomes.
         cycles += cast(left);
-        bytes += 2 * left;
+        bytes = bytes.max(left * operand + weight + 2 * left);
     }
     let mut result = ResultGrid {
         rows: 1,
@@ -119,7 +120,7 @@ fn price(
         (result, elements) = result_grid(grid.inner, least, row_part, column_part);
         let staged = elements * 2 * grid.inner;
         cycles += PHASE_CYCLES + receive(staged) + reduce(elements, grid.inner);
-        bytes = bytes.max(row_part * column_part * 2 + staged + elements * 2);
+        bytes = bytes.max(partial + staged + elements * 2);
     }
     PricedGemm {
         plan: GemmPlan { grid, result },

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::bounds::{Bounds, bounds};
 use crate::build::columns::extents;
 use crate::build::{PlanError, build};
-use crate::cost::{attention_plan, gemm_plans};
+use crate::cost::{PricedGemm, attention_plan, gemm_plans};
 use crate::policy::Precision;
 use crate::recipe::{CastSite, GemmPlan, Recipe};
 
@@ -66,7 +66,7 @@ pub fn candidates(
     Ok(found)
 }
 
-/// The cheapest legal decisions whose operands stay within `limit` bytes of a tile.
+/// The cheapest legal decisions whose operands stay within `limit` bytes of a tile, or near it.
 fn recipe(
     graph: &Graph,
     precision: &Precision,
@@ -89,11 +89,9 @@ fn recipe(
                 let inner = extents[x.0 as usize].size();
                 let columns = extents[op.results[0].0 as usize].size();
                 let plans = gemm_plans(rows, columns, inner, format, site, tiles);
-                let best = plans
-                    .into_iter()
-                    .filter(|plan| plan.bytes <= limit)
-                    .min_by_key(|plan| (plan.cycles, plan.plan.grid));
-                let Some(best) = best else { return Ok(None) };
+                let Some(best) = cheapest_within(plans, limit) else {
+                    return Ok(None);
+                };
                 estimate += best.cycles;
                 let GemmPlan { grid, result } = best.plan;
                 recipe
@@ -118,6 +116,14 @@ fn recipe(
         }
     }
     Ok(Some((recipe, estimate)))
+}
+
+/// The cheapest plan within `limit` bytes; the smallest one when there is none.
+fn cheapest_within(plans: Vec<PricedGemm>, limit: u32) -> Option<PricedGemm> {
+    plans.into_iter().min_by_key(|plan| {
+        let excess = plan.bytes.saturating_sub(limit);
+        (excess, plan.cycles, plan.plan.grid)
+    })
 }
 
 /// Whether a value stands on row owners: there a cast before the copies is always legal.
