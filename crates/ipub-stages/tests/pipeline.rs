@@ -9,7 +9,9 @@ use ipu_ir::contract::{Contract, Family};
 use ipu_ir::graph::ValueId;
 use ipu_ir::program::Reservations;
 use ipu_model::{ModelSpec, lower};
+use ipu_package::Package;
 use ipu_plan::{AttentionFormats, Format, PlannerPolicy, Precision, candidates};
+use ipu_sim::{Invocation, Session};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -60,6 +62,31 @@ fn precision(dense: Format, qk: Format, pv: Format) -> Precision {
     }
 }
 
+fn invoke(session: &mut Session, input: &[f32]) -> Invocation {
+    let result = session.invoke(&mut |_| Some(input.to_vec()));
+    result.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Another input takes the same cycles, the first one again gives the same bytes, and a run without
+/// data counts the same.
+fn check_repeats(
+    package: &Package,
+    session: &mut Session,
+    [first, other]: [&[f32]; 2],
+    result: &Invocation,
+) {
+    let between = invoke(session, other);
+    assert_eq!(
+        (between.cycles, &between.parts),
+        (result.cycles, &result.parts)
+    );
+    assert!(between.outputs != result.outputs);
+    assert_eq!(&invoke(session, first), result);
+    let mut timed = Session::without_data(package).unwrap();
+    timed.initialize(&mut |_| None).unwrap();
+    assert_eq!(timed.invoke(&mut |_| None).unwrap().parts, result.parts);
+}
+
 fn run(model: &str, batch: u32, tiles: u32, precision: Precision) -> (f64, u64) {
     let graph = lower(&spec(model), batch).unwrap();
     let (contracts, objects) = kernels();
@@ -89,6 +116,7 @@ fn run(model: &str, batch: u32, tiles: u32, precision: Precision) -> (f64, u64) 
     println!("{model} bs{batch}: horizons and bounds {horizons:?}");
     let package = ipu_emit::emit(&placed, &objects, "c600").unwrap_or_else(|e| panic!("{e}"));
     println!("emit {:?}", clock.elapsed());
+    ipu_package::check(&package).unwrap_or_else(|fault| panic!("{fault}"));
     println!(
         "segments {} images {}",
         package.segments.len(),
@@ -101,16 +129,17 @@ fn run(model: &str, batch: u32, tiles: u32, precision: Precision) -> (f64, u64) 
         .enumerate()
         .map(|(index, value)| (value.name.as_str(), ValueId(index as u32)))
         .collect();
-    let mut session = ipu_sim::Session::new(&package).unwrap_or_else(|e| panic!("{e}"));
+    let mut session = Session::new(&package).unwrap_or_else(|e| panic!("{e}"));
     session
         .initialize(&mut |tensor| {
             Some(ipu_model::param_matrix(&graph, values[tensor.name.as_str()], &weights).unwrap())
         })
         .unwrap_or_else(|error| panic!("{error}"));
     let input = ipu_model::input_tensor(&graph, 7, 0);
-    let result = session
-        .invoke(&mut |_| Some(input.clone()))
-        .unwrap_or_else(|error| panic!("{error}"));
+    let result = invoke(&mut session, &input);
+    println!("run once {:?}", clock.elapsed());
+    let other = ipu_model::input_tensor(&graph, 8, 0);
+    check_repeats(&package, &mut session, [&input, &other], &result);
     println!("run {:?}", clock.elapsed());
     let params = |value| ipu_model::param_matrix(&graph, value, &weights);
     let expected = ipu_reference::evaluate(&graph, &params, &[input]).unwrap();
