@@ -150,7 +150,9 @@ fn image(
     for (address, words) in code.rows {
         pieces.push(pool.piece(SegmentKind::Row, address, words));
     }
-    pieces.sort_by_key(|piece| piece.address);
+    // Phases with equal rows share one.
+    pieces.sort_by_key(|piece| (piece.address, piece.segment));
+    pieces.dedup();
     TileImage {
         tile,
         entry: IMAGE_ENTRY,

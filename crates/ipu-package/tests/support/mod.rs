@@ -141,7 +141,7 @@ pub fn small() -> Package {
         order: Order::Blocks(32),
         ..binding(0, 0, DATA, (0, 0), (16, 64))
     };
-    let mut package = Package {
+    let package = Package {
         device: "c600".to_owned(),
         tiles: 2,
         segments: vec![
@@ -188,6 +188,11 @@ pub fn small() -> Package {
         ],
         host: HostPlan::default(),
     };
+    planned(package)
+}
+
+/// A package with the host plan of its bindings.
+pub fn planned(mut package: Package) -> Package {
     plan(&mut package);
     package
 }

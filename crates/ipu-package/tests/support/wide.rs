@@ -4,7 +4,7 @@ use ipu_package::{
     Binding, Mark, Order, Package, Piece, Role, Segment, SegmentKind, StepKind, TileImage,
 };
 
-use super::{FRAMES, KERNEL, PROGRAM, ROWS, Rng, binding, plan, small, span, step, tensor};
+use super::{FRAMES, KERNEL, PROGRAM, ROWS, Rng, binding, planned, small, span, step, tensor};
 
 /// One tile's row for one phase: mostly source changes at regular times, sends and pointer changes
 /// between them; one word in ten is irregular.
@@ -45,7 +45,6 @@ pub fn wide(tiles: u32, row_words: u32) -> Package {
     let mut rng = Rng(7);
     let mut package = small();
     package.segments.truncate(2);
-    package.rest = None;
     package.images.clear();
     package.bindings.clear();
     package.tensors.clear();
@@ -57,7 +56,7 @@ pub fn wide(tiles: u32, row_words: u32) -> Package {
         )
     };
     package.steps = (0..500).map(operation).collect();
-    package.tiles = tiles;
+    (package.rest, package.tiles) = (None, tiles);
     for tile in 0..tiles {
         let mut pieces = vec![
             Piece {
@@ -120,6 +119,5 @@ pub fn wide(tiles: u32, row_words: u32) -> Package {
         };
         package.bindings.extend((0..tiles).map(part));
     }
-    plan(&mut package);
-    package
+    planned(package)
 }
