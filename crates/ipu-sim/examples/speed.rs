@@ -1,7 +1,7 @@
 //! Issues per second of the interpreter on kernels of the repository, one tile, one thread, by
 //! the processor time of the thread (Linux).
 //!
-//! `cargo run --release -p ipu-sim --example speed`
+//! `cargo run --release -p ipu-sim --example speed -- [CALLS]`
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -93,4 +93,17 @@ fn main() {
         &[left, 0x80000, 0xb0000, 82, 192, 160, 0],
     );
     measure("reduce", "reduce_f16", &[0x90000, 0xb0000, 4096, 8, 8192]);
+    // The shapes of K104, K006 and K181.
+    measure("reduce", "reduce_f16", &[left, 0xb0000, 2208, 4, 2208]);
+    let epsilon = 1e-6_f32.to_bits();
+    measure(
+        "layernorm",
+        "layernorm_f16",
+        &[left, 0xa0000, 0xa8000, 0xb0000, 1, 1152, epsilon],
+    );
+    measure(
+        "softmax",
+        "softmax_f16",
+        &[left, 0xa0000, 0xb0000, 8, 729, 768],
+    );
 }

@@ -82,6 +82,18 @@ impl Memory {
         self.defined[at / 64] |= 3 << (at % 64);
     }
 
+    /// Store 64 bits to an address that was checked before and leave its definedness to the caller.
+    #[inline(always)]
+    pub fn put64_checked(&mut self, address: u32, value: u64) {
+        let at = (address.wrapping_sub(SRAM_BASE) / 4) as usize;
+        self.words[at..at + 2].copy_from_slice(&[value as u32, (value >> 32) as u32]);
+    }
+
+    /// Mark words defined from an address that was checked before.
+    pub fn define_checked(&mut self, address: u32, count: usize) {
+        self.define((address.wrapping_sub(SRAM_BASE) / 4) as usize, count);
+    }
+
     /// Check a 128-bit access, which needs interleaved memory.
     #[inline(always)]
     pub fn check128(&self, address: u32) -> Exec<()> {

@@ -232,6 +232,18 @@ impl State {
         words: &Words,
     ) {
         let mut at = self.addresses[2];
+        if bundles.iter().all(|bundle| bundle.by[2] == 8) {
+            memory.define_checked(at, 2 * PHASES * count);
+            for results in words.results.chunks_exact(PHASES).take(count) {
+                for (i, (bundle, &result)) in bundles.iter().zip(results).enumerate() {
+                    memory.put64_checked(at + 8 * i as u32, self.pairs[bundle.stored]);
+                    self.pairs[bundle.result] = result;
+                }
+                at = at.wrapping_add(8 * PHASES as u32);
+            }
+            self.addresses[2] = at;
+            return;
+        }
         for results in words.results.chunks_exact(PHASES).take(count) {
             for (bundle, &result) in bundles.iter().zip(results) {
                 memory.store64_checked(at, self.pairs[bundle.stored]);
