@@ -1,7 +1,7 @@
 //! Issues per second of the interpreter on kernels of the repository, one tile, one thread, by
 //! the processor time of the thread (Linux).
 //!
-//! `cargo run --release -p ipu-sim --example speed`
+//! `cargo run --release -p ipu-sim --example speed -- [CALLS]`
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -58,7 +58,9 @@ fn measure(family: &str, name: &str, frame: &[u32]) {
         if !data {
             run.without_data();
         }
-        let calls = 200;
+        let calls = std::env::args()
+            .nth(1)
+            .map_or(200, |n| n.parse().expect("calls"));
         let begin = processor_seconds();
         let mut issues = 0;
         let mut cycles = 0;
@@ -84,5 +86,24 @@ fn main() {
         "gemm_f143",
         &[left, 0x80000, 0xb0000, 182, 512, 64, 0],
     );
+    // The shape of K196.
+    measure(
+        "gemm",
+        "gemm_f143",
+        &[left, 0x80000, 0xb0000, 82, 192, 160, 0],
+    );
     measure("reduce", "reduce_f16", &[0x90000, 0xb0000, 4096, 8, 8192]);
+    // The shapes of K104, K006 and K181.
+    measure("reduce", "reduce_f16", &[left, 0xb0000, 2208, 4, 2208]);
+    let epsilon = 1e-6_f32.to_bits();
+    measure(
+        "layernorm",
+        "layernorm_f16",
+        &[left, 0xa0000, 0xa8000, 0xb0000, 1, 1152, epsilon],
+    );
+    measure(
+        "softmax",
+        "softmax_f16",
+        &[left, 0xa0000, 0xb0000, 8, 729, 768],
+    );
 }

@@ -8,6 +8,8 @@
 //! that the interpreter would leave after the same iterations; a test runs both.
 //! Not here: faults (the interpreter raises them), bodies of other kinds.
 
+mod rows;
+
 use ipu_isa::float::F8;
 use ipu_target::amp::{tamp_phase, tapack, untapack};
 use ipu_target::memory::{REGION_BOUNDARY, SRAM_BASE, SRAM_BYTES, element_of};
@@ -199,7 +201,8 @@ pub fn run<V: Lanes>(lines: &[Line], count: u32, w: &mut Context, shared: &mut S
         return 0;
     }
     let start = untapack([w.m(body.pointers), w.m(body.pointers + 1)]);
-    let Some(count) = allowed(&body, start, count, shared.memory) else {
+    let tracks: [Track; 3] = std::array::from_fn(|i| Track::new(&body, i, start[i]));
+    let Some(count) = allowed(&body, &tracks, count, shared.memory) else {
         return 0;
     };
     if count < ITERATIONS_MIN {
@@ -231,8 +234,18 @@ pub fn run<V: Lanes>(lines: &[Line], count: u32, w: &mut Context, shared: &mut S
         overflow,
     };
     let bundles = &body.bundles[..body.len];
+    let rows = match rows::first_phase(&body, start, &tracks, count) {
+        Some(first) => bundles.first_chunk().map(|row| (row, first)),
+        None => None,
+    };
+    let n = count as usize;
     if body.op == MatrixOp::HalfV4 {
-        state.iterate::<V, 4>(bundles, count, wide, shared.memory, V::widen4);
+        match rows {
+            Some((row, first)) => {
+                state.iterate_rows::<V, 4>(row, first, n, wide, shared.memory, V::widen4);
+            }
+            None => state.iterate::<V, 4>(bundles, count, wide, shared.memory, V::widen4),
+        }
     } else {
         let table = F8::from_format_bit(w.fp_nfmt & 2 != 0).table();
         let bytes = |x: u64| -> [f32; 8] {
@@ -242,20 +255,24 @@ pub fn run<V: Lanes>(lines: &[Line], count: u32, w: &mut Context, shared: &mut S
             }
             values
         };
-        state.iterate::<V, 8>(bundles, count, wide, shared.memory, bytes);
+        match rows {
+            Some((row, first)) => {
+                state.iterate_rows::<V, 8>(row, first, n, wide, shared.memory, bytes);
+            }
+            None => state.iterate::<V, 8>(bundles, count, wide, shared.memory, bytes),
+        }
     }
     state.leave(&body, w);
     count
 }
 
 /// Iterations that touch only memory that can be accessed and words that are defined.
-fn allowed(body: &Body, start: [u32; 3], count: u32, memory: &Memory) -> Option<u32> {
+fn allowed(body: &Body, tracks: &[Track; 3], count: u32, memory: &Memory) -> Option<u32> {
     let len = body.len;
     let second = body.bundles[..len].iter().any(|b| b.second_load);
     if second && !body.bundles[..len].iter().all(|b| b.second_load) {
         return None;
     }
-    let tracks: [Track; 3] = std::array::from_fn(|i| Track::new(body, i, start[i]));
     let left = tracks[0].range(len, count)?;
     let out = tracks[2].range(len, count)?;
     let mut good = defined(memory, &tracks[0], len, left, count);

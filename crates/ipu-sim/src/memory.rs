@@ -82,6 +82,18 @@ impl Memory {
         self.defined[at / 64] |= 3 << (at % 64);
     }
 
+    /// Store 64 bits to an address that was checked before and leave its definedness to the caller.
+    #[inline(always)]
+    pub fn put64_checked(&mut self, address: u32, value: u64) {
+        let at = (address.wrapping_sub(SRAM_BASE) / 4) as usize;
+        self.words[at..at + 2].copy_from_slice(&[value as u32, (value >> 32) as u32]);
+    }
+
+    /// Mark words defined from an address that was checked before.
+    pub fn define_checked(&mut self, address: u32, count: usize) {
+        self.define((address.wrapping_sub(SRAM_BASE) / 4) as usize, count);
+    }
+
     /// Check a 128-bit access, which needs interleaved memory.
     #[inline(always)]
     pub fn check128(&self, address: u32) -> Exec<()> {
@@ -125,15 +137,11 @@ impl Memory {
     /// First undefined byte address of a range of whole words.
     pub fn first_undefined(&self, address: u32, count: u32) -> Exec<Option<u32>> {
         let at = self.range(address, count)?;
-        let end = at + count as usize;
-        let mut i = at;
-        while i < end {
-            if i.is_multiple_of(64) && i + 64 <= end && self.defined[i / 64] == u64::MAX {
-                i += 64;
-            } else if self.is_defined(i) {
-                i += 1;
-            } else {
-                return Ok(Some(SRAM_BASE + 4 * i as u32));
+        for (slot, mask) in masks(at, count as usize) {
+            let undefined = !self.defined[slot] & mask;
+            if undefined != 0 {
+                let i = 64 * slot as u32 + undefined.trailing_zeros();
+                return Ok(Some(SRAM_BASE + 4 * i));
             }
         }
         Ok(None)
@@ -172,22 +180,15 @@ impl Memory {
     /// Forget that words were written.
     pub fn poison(&mut self, address: u32, count: u32) -> Exec<()> {
         let at = self.range(address, count)?;
-        for i in at..at + count as usize {
-            self.defined[i / 64] &= !(1 << (i % 64));
+        for (slot, mask) in masks(at, count as usize) {
+            self.defined[slot] &= !mask;
         }
         Ok(())
     }
 
     fn define(&mut self, at: usize, count: usize) {
-        let (mut i, end) = (at, at + count);
-        while i < end {
-            if i.is_multiple_of(64) && i + 64 <= end {
-                self.defined[i / 64] = u64::MAX;
-                i += 64;
-            } else {
-                self.defined[i / 64] |= 1 << (i % 64);
-                i += 1;
-            }
+        for (slot, mask) in masks(at, count) {
+            self.defined[slot] |= mask;
         }
     }
 
@@ -202,6 +203,23 @@ impl Memory {
         }
         Ok((offset / 4) as usize)
     }
+}
+
+/// The definedness bits of a range of words: slots, and which bits of each.
+fn masks(at: usize, count: usize) -> impl Iterator<Item = (usize, u64)> {
+    let end = at + count;
+    (at / 64..end.div_ceil(64)).map(move |slot| {
+        let from = at.saturating_sub(64 * slot);
+        let to = (end - 64 * slot).min(64);
+        let below = |bits: usize| {
+            if bits == 64 {
+                u64::MAX
+            } else {
+                (1 << bits) - 1
+            }
+        };
+        (slot, below(to) & !below(from))
+    })
 }
 
 /// Refuse two simultaneous data accesses that need the same port. An element of region 0 has one

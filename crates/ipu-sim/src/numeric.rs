@@ -8,6 +8,8 @@ use std::sync::OnceLock;
 
 use ipu_isa::float::{F16_MAX, F16_NAN};
 
+use crate::matrix::LANES;
+
 /// What a conversion to F16 does with a finite value beyond the maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NanOnOverflow(pub bool);
@@ -97,6 +99,13 @@ pub fn narrow4(values: [f32; 4], overflow: NanOnOverflow) -> u64 {
 pub trait Lanes {
     fn widen4(bits: u64) -> [f32; 4];
     fn narrow4(values: [f32; 4], overflow: NanOnOverflow) -> u64;
+    /// `acc[g] += sum over k of x[g][k] * rows[k]`, ascending k. Products are exact in F32: fused
+    /// or not, the sums are the same.
+    fn accumulate<const K: usize, const G: usize>(
+        acc: &mut [[f32; LANES]; G],
+        x: &[[f32; K]; G],
+        rows: &[[f32; LANES]; K],
+    );
 }
 
 /// Conversions without special instructions.
@@ -111,6 +120,21 @@ impl Lanes for Portable {
     #[inline(always)]
     fn narrow4(values: [f32; 4], overflow: NanOnOverflow) -> u64 {
         narrow4(values, overflow)
+    }
+
+    #[inline(always)]
+    fn accumulate<const K: usize, const G: usize>(
+        acc: &mut [[f32; LANES]; G],
+        x: &[[f32; K]; G],
+        rows: &[[f32; LANES]; K],
+    ) {
+        for (acc, x) in acc.iter_mut().zip(x) {
+            for (x, row) in x.iter().zip(rows) {
+                for (acc, w) in acc.iter_mut().zip(row) {
+                    *acc += x * w;
+                }
+            }
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 
 use crate::context::Context;
 use crate::exec::Shared;
+use crate::matrix::LANES;
 use crate::numeric::{Lanes, NanOnOverflow};
 use crate::worker::{Launch, Launched, WorkerFault};
 
@@ -57,6 +58,16 @@ impl Lanes for Wide {
         // SAFETY: reached from `interpret_wide` only, so the processor has F16C.
         unsafe { narrow4(values, overflow) }
     }
+
+    #[inline(always)]
+    fn accumulate<const K: usize, const G: usize>(
+        acc: &mut [[f32; LANES]; G],
+        x: &[[f32; K]; G],
+        rows: &[[f32; LANES]; K],
+    ) {
+        // SAFETY: reached from `interpret_wide` only, so the processor has AVX2 and FMA.
+        unsafe { accumulate(acc, x, rows) }
+    }
 }
 
 #[inline]
@@ -92,6 +103,43 @@ fn narrow4(values: [f32; 4], overflow: NanOnOverflow) -> u64 {
     let canonical = _mm_blendv_ps(kept, _mm_set1_ps(f32::NAN), nan);
     let codes = _mm_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(canonical);
     _mm_cvtsi128_si64(codes) as u64
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn load16(values: &[f32; LANES]) -> [__m256; 2] {
+    let at = values.as_ptr();
+    // SAFETY: the array holds sixteen lanes, eight from each of the two places.
+    unsafe { [_mm256_loadu_ps(at), _mm256_loadu_ps(at.add(8))] }
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn accumulate<const K: usize, const G: usize>(
+    acc: &mut [[f32; LANES]; G],
+    x: &[[f32; K]; G],
+    rows: &[[f32; LANES]; K],
+) {
+    let mut sums: [[__m256; 2]; G] = [[_mm256_setzero_ps(); 2]; G];
+    for g in 0..G {
+        sums[g] = load16(&acc[g]);
+    }
+    for k in 0..K {
+        let [low, high] = load16(&rows[k]);
+        for g in 0..G {
+            let x = _mm256_set1_ps(x[g][k]);
+            sums[g][0] = _mm256_fmadd_ps(x, low, sums[g][0]);
+            sums[g][1] = _mm256_fmadd_ps(x, high, sums[g][1]);
+        }
+    }
+    for (acc, [low, high]) in acc.iter_mut().zip(sums) {
+        let at = acc.as_mut_ptr();
+        // SAFETY: the array has room for sixteen lanes, eight at each of the two places.
+        unsafe {
+            _mm256_storeu_ps(at, low);
+            _mm256_storeu_ps(at.add(8), high);
+        }
+    }
 }
 
 #[cfg(test)]

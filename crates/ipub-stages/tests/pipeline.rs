@@ -141,6 +141,7 @@ fn run(model: &str, batch: u32, tiles: u32, precision: Precision) -> (f64, u64) 
     let other = ipu_model::input_tensor(&graph, 8, 0);
     check_repeats(&package, &mut session, [&input, &other], &result);
     println!("run {:?}", clock.elapsed());
+    timed(&package, &result);
     let params = |value| ipu_model::param_matrix(&graph, value, &weights);
     let expected = ipu_reference::evaluate(&graph, &params, &[input]).unwrap();
     let output = result.outputs.values().next().unwrap();
@@ -154,6 +155,26 @@ fn run(model: &str, batch: u32, tiles: u32, precision: Precision) -> (f64, u64) 
         println!("  {part:?}");
     }
     (metrics.cosine_min, result.cycles)
+}
+
+/// Without data the count is that of the run, with kernel calls recalled or all executed.
+fn timed(package: &ipu_package::Package, run: &ipu_sim::Invocation) {
+    let count = |mut session: ipu_sim::Session| {
+        session.initialize(&mut |_| None).unwrap();
+        session.invoke(&mut |_| None).unwrap();
+        let result = session.invoke(&mut |_| None).unwrap();
+        let machine = session.machine();
+        let issues: Vec<_> = (0..ipu_target::TILES)
+            .filter_map(|id| machine.tile(id).map(|tile| (tile.time, tile.issues.total)))
+            .collect();
+        (result.parts, issues, machine.calls().recalled)
+    };
+    let (parts, issues, recalled) = count(ipu_sim::Session::without_data(package).unwrap());
+    let (each, each_issues, _) = count(ipu_sim::Session::executing_each_call(package).unwrap());
+    assert!(recalled > 0);
+    assert_eq!(parts, run.parts);
+    assert_eq!(parts, each);
+    assert_eq!(issues, each_issues, "of every tile");
 }
 
 #[test]

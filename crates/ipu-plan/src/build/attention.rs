@@ -7,25 +7,12 @@
 
 use ipu_ir::contract::MemoryClass;
 use ipu_ir::graph::ValueId;
-use ipu_ir::layout::{Cuts, Extent, Layout, Owner, Replicas, Split};
+use ipu_ir::layout::{Cuts, Extent, Owner, Split};
 use ipu_ir::mid::{Measure, ScalarRule, Storage, Tensor, TensorId, View};
 use ipu_package::{Dtype, Order};
 
+use super::heads::Shape;
 use super::{Builder, HomeView, PlanError, copy, layout, measure, tiling};
-use crate::policy::AttentionFormats;
-use crate::recipe::AttentionPlan;
-
-/// Extents of one attention operation.
-struct Shape {
-    plan: AttentionPlan,
-    formats: AttentionFormats,
-    groups: u32,
-    queries: u32,
-    /// Keys, padded to what PV contracts over.
-    keys: Extent,
-    /// Panels of one head, as they come from the projection.
-    depth: u32,
-}
 
 impl Builder<'_> {
     pub(super) fn attention(
@@ -100,22 +87,6 @@ impl Builder<'_> {
         Ok(shape)
     }
 
-    /// Layout of `[groups, rows, columns]` with a part for each group, cut along rows and columns.
-    fn grouped(
-        shape: &Shape,
-        (dtype, order, class): (Dtype, Order, MemoryClass),
-        rows: Cuts,
-        columns: Cuts,
-        owner: Owner,
-    ) -> Layout {
-        layout(
-            dtype,
-            order,
-            class,
-            tiling(Split::new(shape.groups, 1), rows, columns, owner),
-        )
-    }
-
     /// Q, K and V on their tiles, in F16.
     fn attention_operands(
         &mut self,
@@ -123,84 +94,33 @@ impl Builder<'_> {
         values: [ValueId; 3],
         shape: &Shape,
     ) -> [TensorId; 3] {
-        let qk = shape.plan.qk;
-        let groups = shape.groups;
         let depth = Extent {
             groups: 1,
             logical: shape.depth,
             padded: shape.depth.next_multiple_of(shape.formats.qk.group()),
         };
-        let rows = |parts: u32, grain: u32| Cuts::of(Split::new(parts, grain));
-        let standard = MemoryClass::Standard;
-        let queries = (
-            "q",
-            Extent::plain(shape.queries),
-            depth,
-            Self::grouped(
-                shape,
-                (Dtype::F16, Order::Panels(16), standard),
-                rows(qk.rows, 1),
-                Cuts::WHOLE,
-                Owner {
-                    group: qk.tiles(),
-                    row: (qk.columns, 0),
-                    replica: Replicas {
-                        outer: (qk.columns, 1),
-                        inner: (1, 0),
-                    },
-                    ..Owner::default()
-                },
+        let staged = [
+            (
+                "q",
+                Extent::plain(shape.queries),
+                depth,
+                shape.query_layout(),
             ),
-        );
-        let class = if shape.formats.qk.is_f143() {
-            standard
-        } else {
-            MemoryClass::Interleaved
-        };
-        let keys = (
-            "k",
-            shape.keys,
-            depth,
-            Self::grouped(
-                shape,
-                (Dtype::F16, Order::Blocks(16), class),
-                rows(qk.columns, 16),
-                Cuts::WHOLE,
-                Owner {
-                    group: qk.tiles(),
-                    row: (1, 0),
-                    replica: Replicas {
-                        outer: (qk.rows, qk.columns),
-                        inner: (1, 0),
-                    },
-                    ..Owner::default()
-                },
+            ("k", shape.keys, depth, shape.key_layout()),
+            (
+                "v",
+                shape.keys,
+                Extent::plain(shape.depth),
+                shape.value_layout(),
             ),
-        );
-        let channels = (
-            "v",
-            shape.keys,
-            Extent::plain(shape.depth),
-            Self::grouped(
-                shape,
-                (Dtype::F16, Order::Panels(16), standard),
-                rows(shape.plan.value_parts, shape.formats.pv.group()),
-                Cuts::WHOLE,
-                Owner {
-                    group: 1,
-                    row: (groups, 0),
-                    ..Owner::default()
-                },
-            ),
-        );
+        ];
         let mut copies = Vec::new();
-        let staged = [queries, keys, channels];
         let tensors = [0, 1, 2].map(|index| {
             let (role, rows, columns, layout) = &staged[index];
             let home = self.home(values[index]);
             let tensor = self.tensor(Tensor {
                 name: format!("{name}.{role}"),
-                groups,
+                groups: shape.groups,
                 rows: *rows,
                 columns: *columns,
                 layout: *layout,
@@ -224,8 +144,7 @@ impl Builder<'_> {
             groups: shape.groups,
             rows: Extent::plain(shape.depth),
             columns: Extent::plain(shape.keys.size()),
-            layout: Self::grouped(
-                shape,
+            layout: shape.grouped(
                 (
                     format.dtype(),
                     Order::Blocks(format.group()),
@@ -266,8 +185,7 @@ impl Builder<'_> {
             groups: shape.groups,
             rows: Extent::plain(shape.queries),
             columns: Extent::plain(shape.keys.size()),
-            layout: Self::grouped(
-                shape,
+            layout: shape.grouped(
                 (Dtype::F16, Order::Panels(16), MemoryClass::Interleaved),
                 Cuts::of(Split::new(qk.rows, 1)),
                 Cuts::of(Split::new(qk.columns, 16)),
@@ -304,8 +222,7 @@ impl Builder<'_> {
             groups: shape.groups,
             rows: Extent::plain(shape.queries),
             columns: Extent::plain(columns),
-            layout: Self::grouped(
-                shape,
+            layout: shape.grouped(
                 (dtype, order, MemoryClass::Standard),
                 rows,
                 Cuts::WHOLE,
@@ -360,47 +277,15 @@ impl Builder<'_> {
         shape: &Shape,
     ) -> TensorId {
         let pv = shape.plan.pv;
-        let format = shape.formats.pv;
-        let group = format.group();
         let stride = shape.groups * pv.inner;
-        let inner = Cuts::of(Split::new(pv.inner, group));
         let left = self.tensor(Tensor {
             name: format!("{name}.pv.left"),
-            layout: Self::grouped(
-                shape,
-                (format.dtype(), Order::Panels(group), MemoryClass::Standard),
-                Cuts::of(Split::new(pv.rows, 1)),
-                inner,
-                Owner {
-                    group: pv.tiles(),
-                    row: (1, 0),
-                    column: (pv.rows, 0),
-                    ..Owner::default()
-                },
-            ),
+            layout: shape.pv_left_layout(),
             ..self.mid.tensor(probabilities).clone()
         });
         let right = self.tensor(Tensor {
             name: format!("{name}.pv.right"),
-            layout: Self::grouped(
-                shape,
-                (
-                    format.dtype(),
-                    Order::Blocks(group),
-                    MemoryClass::Interleaved,
-                ),
-                Cuts::WHOLE,
-                inner,
-                Owner {
-                    group: pv.tiles(),
-                    column: (pv.rows, 0),
-                    replica: Replicas {
-                        outer: (pv.rows, 1),
-                        inner: (1, 0),
-                    },
-                    ..Owner::default()
-                },
-            ),
+            layout: shape.pv_right_layout(),
             ..self.mid.tensor(values).clone()
         });
         let copies = vec![
@@ -432,7 +317,7 @@ impl Builder<'_> {
             scale_exponent: 0,
             storage: Storage::Transient,
         });
-        self.product(name, "PV", [left, right, partials], format);
+        self.product(name, "PV", [left, right, partials], shape.formats.pv);
         partials
     }
 

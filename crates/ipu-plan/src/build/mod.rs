@@ -9,6 +9,8 @@
 mod attention;
 pub(crate) mod columns;
 mod gemm;
+mod grid;
+mod heads;
 mod rows;
 
 use std::collections::BTreeMap;

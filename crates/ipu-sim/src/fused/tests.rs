@@ -157,7 +157,7 @@ fn compare<V: Lanes>(amp: &str, second: bool, count: u32, poison: Option<u32>) -
 fn all<V: Lanes>() {
     for amp in ["f16v4hihov4amp", "f8v8hihov4amp"] {
         for second in [false, true] {
-            for count in [1, 2, 3, 50] {
+            for count in [1, 2, 3, 7, 50, 64, 65, 150] {
                 let done = compare::<V>(amp, second, count, None);
                 assert_eq!(done, if count == 1 { 0 } else { count });
             }
