@@ -208,18 +208,10 @@ pub fn run<V: Lanes>(lines: &[Line], count: u32, w: &mut Context, shared: &mut S
     if count < ITERATIONS_MIN {
         return 0;
     }
-    let overflow = w.overflow();
     let Some(queue) = Queue::from::<V>(w) else {
         return 0;
     };
-    let kind = match body.op {
-        MatrixOp::HalfV4 => Wide::F16 { v4: true },
-        _ => Wide::F8 {
-            format: F8::from_format_bit(w.fp_nfmt & 1 != 0),
-            scale: w.fp_scl,
-        },
-    };
-    let Some(wide) = shared.coefficients.all_phases(kind) else {
+    let Some(wide) = shared.coefficients.all_phases(weights(&body, w)) else {
         return 0;
     };
     let mut state = State {
@@ -231,7 +223,7 @@ pub fn run<V: Lanes>(lines: &[Line], count: u32, w: &mut Context, shared: &mut S
         results: w.matrix.results,
         queue,
         addresses: start,
-        overflow,
+        overflow: w.overflow(),
     };
     let bundles = &body.bundles[..body.len];
     let rows = match rows::first_phase(&body, start, &tracks, count) {
@@ -264,6 +256,17 @@ pub fn run<V: Lanes>(lines: &[Line], count: u32, w: &mut Context, shared: &mut S
     }
     state.leave(&body, w);
     count
+}
+
+/// Format of the weights that a body multiplies by.
+fn weights(body: &Body, w: &Context) -> Wide {
+    match body.op {
+        MatrixOp::HalfV4 => Wide::F16 { v4: true },
+        _ => Wide::F8 {
+            format: F8::from_format_bit(w.fp_nfmt & 1 != 0),
+            scale: w.fp_scl,
+        },
+    }
 }
 
 /// Iterations that touch only memory that can be accessed and words that are defined.

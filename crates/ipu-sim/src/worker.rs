@@ -59,6 +59,18 @@ enum Flow {
     Exit,
 }
 
+/// A fault of the instruction at an address.
+fn fault_at(pc: u32) -> impl Fn(Box<FaultKind>) -> WorkerFault {
+    move |kind| WorkerFault { pc, kind }
+}
+
+/// Index of the line at a jump's target, if it is in this block.
+fn line_at(target: u32, base: u32, lines: &[Line]) -> Option<usize> {
+    let offset = target.wrapping_sub(base);
+    let index = offset as usize / 4;
+    (offset & 3 == 0 && index < lines.len()).then_some(index)
+}
+
 impl Launch<'_> {
     /// Run to the exit. With `DATA` false no value of the A file is computed.
     pub fn run<const DATA: bool>(
@@ -106,12 +118,7 @@ impl Launch<'_> {
     ) -> Result<Option<u32>, WorkerFault> {
         let lines = block.lines(Mode::Worker);
         let base = block.address;
-        let at = |i: usize| {
-            move |kind| {
-                let pc = base + 4 * i as u32;
-                WorkerFault { pc, kind }
-            }
-        };
+        let at = |i: usize| fault_at(base + 4 * i as u32);
         let mut i = ((pc - base) / 4) as usize;
         if !DATA && let Some(recorder) = &mut shared.recorder {
             recorder.enter(block.kind);
@@ -146,14 +153,13 @@ impl Launch<'_> {
                             done.issues += issues;
                             return Ok(None);
                         }
-                        Flow::Jump(target) => {
-                            let to = target.wrapping_sub(base);
-                            if to & 3 != 0 || to as usize / 4 >= lines.len() {
+                        Flow::Jump(target) => match line_at(target, base, lines) {
+                            Some(to) => i = to,
+                            None => {
                                 done.issues += issues;
                                 return Ok(Some(target));
                             }
-                            i = to as usize / 4;
-                        }
+                        },
                         Flow::Repeat { count, bundles } => {
                             let body = body(lines, base, i, bundles).map_err(at(i))?;
                             let spent = self.repeat::<DATA, V>(body, count, w, shared);

@@ -402,6 +402,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_tree_is_tidy() {
+        if let Err(failure) = run(&[]) {
+            panic!("{failure:?}");
+        }
+    }
+
+    #[test]
     fn arrows_point_down() {
         for (from, to) in [
             ("ipu-ir", "ipu-package"),
