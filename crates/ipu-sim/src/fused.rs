@@ -226,10 +226,8 @@ pub fn run<V: Lanes>(lines: &[Line], count: u32, w: &mut Context, shared: &mut S
         overflow: w.overflow(),
     };
     let bundles = &body.bundles[..body.len];
-    let rows = match rows::first_phase(&body, start, &tracks, count) {
-        Some(first) => bundles.first_chunk().map(|row| (row, first)),
-        None => None,
-    };
+    let first = rows::first_phase(&body, start, &tracks, count);
+    let rows = first.and_then(|first| bundles.first_chunk().map(|row| (row, first)));
     let n = count as usize;
     if body.op == MatrixOp::HalfV4 {
         match rows {
