@@ -102,12 +102,6 @@ static ASSUMPTIONS: &[Assumption] = &[
         "not published; the cycle figure starts and ends at such syncs, the host's time excluded",
     ),
     assume(
-        "internal-sync-latency",
-        "62 cycles from the last arrival, equal on all tiles",
-        "published phases cost their horizon and 229 to 295 cycles when sampled; the constant \
-         centres the sum",
-    ),
-    assume(
         "host-window-base",
         "host packets address the aperture whatever INCOMING_BASE holds",
         "phases leave that register set and host programs do not reset it",
@@ -117,6 +111,12 @@ static ASSUMPTIONS: &[Assumption] = &[
         "one `sans` answers up to 524,288 syncs of any zone; tiles without an image of their own \
          run a loop of it, and one tile stands for all of them",
         "the field has 19 bits; only answers to one and two syncs are published",
+    ),
+    assume(
+        "internal-sync-latency",
+        "62 cycles from the last arrival, equal on all tiles",
+        "published phases cost their horizon and 229 to 295 cycles when sampled; the constant \
+         centres the sum",
     ),
     assume(
         "local-sync-split",
