@@ -23,6 +23,7 @@ const STAGES: &[(&str, &[&str])] = &[
     ("fixture", &["ipu-model"]),
     ("kernel", &["ipu-emit"]),
     ("lower", &["ipu-model"]),
+    ("metrics", &[]),
     ("package", &["ipu-emit"]),
     ("place", &["ipu-place"]),
     ("plan", &["ipu-plan"]),

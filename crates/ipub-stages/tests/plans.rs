@@ -1,5 +1,6 @@
 //! Every model specification plans at every precision, without a picked table.
 
+use ipu_ir::mid::Step;
 use ipu_model::{ModelSpec, lower};
 use ipu_plan::{AttentionFormats, Format, PlannerPolicy, Precision, candidates};
 
@@ -59,5 +60,44 @@ fn every_model_has_a_candidate() {
             }
             println!("{}", toml::to_string(&found[0].recipe).unwrap());
         }
+    }
+}
+
+/// Kernels of the products of an operation, in program order.
+fn products(steps: &[Step], operation: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for step in steps {
+        match step {
+            Step::Compute(compute)
+                if compute.operation == operation && compute.kernel.starts_with("gemm_") =>
+            {
+                found.push(compute.kernel.clone());
+            }
+            Step::Repeat { body, .. } => found.extend(products(body, operation)),
+            _ => {}
+        }
+    }
+    found
+}
+
+#[test]
+fn attention_products_run_in_the_format_that_is_asked_for() {
+    let (f16, f143) = (Format::F16, Format::F143(-4));
+    let graph = lower(&spec("siglip-so400m-378"), 1).unwrap();
+    let planner = PlannerPolicy {
+        tiles: 1472,
+        operand_limits: vec![400_000],
+        data_bytes: 500_000,
+    };
+    for (qk, pv, kernels) in [
+        (f16, f16, ["gemm_f16", "gemm_f16"]),
+        (f143, f16, ["gemm_f143", "gemm_f16"]),
+        (f16, f143, ["gemm_f16", "gemm_f143"]),
+        (f143, f143, ["gemm_f143", "gemm_f143"]),
+    ] {
+        let found = candidates(&graph, &precision(f143, qk, pv), &planner).unwrap();
+        let steps = &found[0].mid.steps;
+        assert_eq!(products(steps, "encoder.attention"), kernels);
+        assert_eq!(products(steps, "map.attention"), ["gemm_f16", "gemm_f16"]);
     }
 }
