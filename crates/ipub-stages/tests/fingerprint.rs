@@ -176,6 +176,7 @@ fn closures_stay_small() {
         ("package", &["ipu-model", "ipu-plan", "ipu-place"]),
         ("run", &["ipu-plan", "ipu-place", "ipu-emit"]),
         ("time", &["ipu-plan", "ipu-place", "ipu-emit"]),
+        ("metrics", &["ipu-plan", "ipu-place", "ipu-emit", "ipu-sim"]),
     ];
     assert_eq!(apart.len(), FINGERPRINTS.len());
     for (stage, others) in apart {
