@@ -25,8 +25,6 @@ pub struct PlannerPolicy {
     /// Bytes of one tile that one operation's operands and results may take, most first: each
     /// limit gives a candidate.
     pub operand_limits: Vec<u32>,
-    /// Data bytes of a tile after support and rows.
-    pub data_bytes: u32,
 }
 
 /// A recipe, what it decides, and what it is thought to cost.

@@ -31,7 +31,11 @@ pub(crate) enum Threads {
 
 /// What decides the last bits of the products: library, element type, kernel.
 pub fn kernel_identity() -> String {
-    format!("matrixmultiply-0.3 f32 {} {}", std::env::consts::ARCH, flavour())
+    format!(
+        "matrixmultiply-0.3 f32 {} {}",
+        std::env::consts::ARCH,
+        flavour()
+    )
 }
 
 #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
@@ -62,9 +66,9 @@ pub(crate) fn multiply(
     let left = ArrayView2::from_shape((rows, inner), left).expect(shape);
     let right = match order {
         Right::Stored => ArrayView2::from_shape((inner, columns), right).expect(shape),
-        Right::Transposed => {
-            ArrayView2::from_shape((columns, inner), right).expect(shape).reversed_axes()
-        }
+        Right::Transposed => ArrayView2::from_shape((columns, inner), right)
+            .expect(shape)
+            .reversed_axes(),
     };
     let mut result = ArrayViewMut2::from_shape((rows, columns), &mut out).expect(shape);
     match threads {

@@ -93,7 +93,6 @@ fn run(model: &str, batch: u32, tiles: u32, precision: Precision) -> (f64, u64) 
     let planner = PlannerPolicy {
         tiles,
         operand_limits: vec![400_000, 160_000, 120_000, 96_000],
-        data_bytes: 500_000,
     };
     let clock = std::time::Instant::now();
     let found = candidates(&graph, &precision, &planner).unwrap();
@@ -204,57 +203,5 @@ fn tiny_f143() {
 fn tiny_f143_attention_two_images() {
     let f143 = Format::F143(-4);
     let (cosine, _) = run("siglip-tiny", 2, 64, precision(f143, f143, f143));
-    assert!(cosine > 0.99, "{cosine}");
-}
-
-#[test]
-#[ignore = "full width"]
-fn mlp() {
-    let f143 = Format::F143(-4);
-    let (cosine, _) = run(
-        "mlp-so400m",
-        1,
-        1472,
-        precision(f143, Format::F16, Format::F16),
-    );
-    assert!(cosine > 0.99, "{cosine}");
-}
-
-#[test]
-#[ignore = "full width"]
-fn attention() {
-    let f143 = Format::F143(-4);
-    let (cosine, _) = run(
-        "attention-so400m",
-        1,
-        1472,
-        precision(f143, Format::F16, Format::F16),
-    );
-    assert!(cosine > 0.99, "{cosine}");
-}
-
-#[test]
-#[ignore = "full width"]
-fn one_layer() {
-    let f143 = Format::F143(-4);
-    let (cosine, _) = run(
-        "siglip-so400m-378-1",
-        1,
-        1472,
-        precision(f143, Format::F16, Format::F16),
-    );
-    assert!(cosine > 0.99, "{cosine}");
-}
-
-#[test]
-#[ignore = "full size"]
-fn full() {
-    let f143 = Format::F143(-4);
-    let (cosine, _) = run(
-        "siglip-so400m-378",
-        1,
-        1472,
-        precision(f143, Format::F16, Format::F16),
-    );
     assert!(cosine > 0.99, "{cosine}");
 }

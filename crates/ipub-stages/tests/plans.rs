@@ -48,7 +48,6 @@ fn every_model_has_a_candidate() {
             let planner = PlannerPolicy {
                 tiles,
                 operand_limits: vec![400_000, 160_000, 120_000, 96_000, 72_000, 48_000],
-                data_bytes: 500_000,
             };
             let found = candidates(&graph, policy, &planner).unwrap();
             assert!(!found.is_empty(), "{name}");
@@ -87,7 +86,6 @@ fn attention_products_run_in_the_format_that_is_asked_for() {
     let planner = PlannerPolicy {
         tiles: 1472,
         operand_limits: vec![400_000],
-        data_bytes: 500_000,
     };
     for (qk, pv, kernels) in [
         (f16, f16, ["gemm_f16", "gemm_f16"]),

@@ -45,7 +45,6 @@ impl Target {
                 operand_limits: get(&attributes, "planner.operand_limits")?
                     .clone()
                     .try_into()?,
-                data_bytes: number(&attributes, "planner.data_bytes")?,
             },
             reservations: Reservations {
                 support_bytes: number(&attributes, "reserve.support_bytes")?,
