@@ -321,18 +321,45 @@ impl Tiling {
 
     /// Every shard, replicas of a part adjacent.
     pub fn shards(&self, shape: [u32; 3], tiles: u32) -> Vec<Shard> {
-        let replicas = self.replicas();
+        let cut = |cuts: &Cuts, size: u32, owner: (u32, u32)| -> Vec<_> {
+            let inner = cuts.inner.parts;
+            let at = (0..cuts.parts()).map(|index| (index / inner, index % inner));
+            at.map(|at| {
+                let range = cuts.part(size, at.0, at.1);
+                (at, range, at.0 * owner.0 + at.1 * owner.1)
+            })
+            .collect()
+        };
+        let owner = &self.owner;
+        let rows = cut(&self.rows, shape[1], owner.row);
+        let columns = cut(&self.columns, shape[2], owner.column);
+        let replicas: Vec<u32> = (0..self.replicas())
+            .map(|replica| owner.replica.offset(replica))
+            .collect();
         let mut shards = Vec::with_capacity(self.shard_count() as usize);
-        for part in self.parts() {
-            let region = self.region(shape, &part);
-            for replica in 0..replicas {
-                let coordinates = Coordinates { replica, ..part };
-                let tile = self.tile(tiles, &coordinates);
-                shards.push(Shard {
-                    tile,
-                    region: region.clone(),
-                    coordinates,
-                });
+        for group in 0..self.groups.parts {
+            let groups = self.groups.part(&(0..shape[0]), group);
+            let group_at = owner.base + group * owner.group;
+            for (row, row_range, row_at) in &rows {
+                for (column, column_range, column_at) in &columns {
+                    let at = group_at + row_at + column_at;
+                    for (replica, offset) in (0..).zip(&replicas) {
+                        shards.push(Shard {
+                            tile: (at + offset) % tiles,
+                            region: Region {
+                                groups: groups.clone(),
+                                rows: row_range.clone(),
+                                columns: column_range.clone(),
+                            },
+                            coordinates: Coordinates {
+                                group,
+                                row: *row,
+                                column: *column,
+                                replica,
+                            },
+                        });
+                    }
+                }
             }
         }
         shards

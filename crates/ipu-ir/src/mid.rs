@@ -78,7 +78,7 @@ pub struct Copy {
 }
 
 /// How a coordinate of the destination is found in the source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum View {
     /// The same coordinates, with the source's columns read from `column` on and its groups from
     /// `group` on.
@@ -123,7 +123,7 @@ pub struct Operand {
 }
 
 /// Value of a scalar argument on each tile.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ScalarRule {
     Const(i64),
     /// A measure of the operand's shard, divided by `divisor`, which divides it.
@@ -134,7 +134,7 @@ pub enum ScalarRule {
     },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Measure {
     Groups,
     Rows,

@@ -146,32 +146,57 @@ fn result_grid(parts: u32, least: [u32; 2], rows: u32, columns: u32) -> (ResultG
     )
 }
 
-/// The cheapest independent QK and PV grids of each head, with their price.
-pub fn attention_plan(
-    groups: u32,
-    queries: u32,
-    keys: u32,
-    depth: u32,
-    formats: AttentionFormats,
-    tiles: u32,
-) -> Option<(AttentionPlan, u64)> {
-    let parts = tiles / groups;
-    let depth = depth.next_multiple_of(16);
-    let key_units = keys.div_ceil(formats.pv.group());
-    let keys = key_units * formats.pv.group();
-    let (qk_cycles, qk) = best_qk(parts, queries, keys, depth, formats.qk)?;
-    let (pv_cycles, pv) = best_pv(parts, queries, keys, depth, formats.pv)?;
-    let plan = AttentionPlan {
-        qk,
-        pv,
-        softmax_rows: queries.min(parts),
-        value_parts: key_units.min(parts),
-        merge_rows: pv.inner.min((queries / pv.rows).max(1)),
-    };
-    Some((plan, qk_cycles + pv_cycles))
+/// A grid of one attention product.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PricedGrid {
+    pub cycles: u64,
+    pub grid: Grid,
+    /// Operands and result on the fullest tile.
+    pub bytes: u32,
 }
 
-fn best_qk(parts: u32, queries: u32, keys: u32, depth: u32, format: Format) -> Option<(u64, Grid)> {
+/// The independent QK and PV grids of each head, cheapest first, with their prices.
+pub struct AttentionGrids {
+    pub qk: Vec<PricedGrid>,
+    pub pv: Vec<PricedGrid>,
+    queries: u32,
+    key_units: u32,
+    parts: u32,
+}
+
+impl AttentionGrids {
+    /// All legal grids of `groups` heads.
+    pub fn new(
+        [groups, queries, keys, depth]: [u32; 4],
+        formats: AttentionFormats,
+        tiles: u32,
+    ) -> AttentionGrids {
+        let parts = tiles / groups;
+        let depth = depth.next_multiple_of(16);
+        let key_units = keys.div_ceil(formats.pv.group());
+        let keys = key_units * formats.pv.group();
+        AttentionGrids {
+            qk: qk_grids(parts, queries, keys, depth, formats.qk),
+            pv: pv_grids(parts, queries, keys, depth, formats.pv),
+            queries,
+            key_units,
+            parts,
+        }
+    }
+
+    /// The plan of two of the grids.
+    pub fn plan(&self, qk: Grid, pv: Grid) -> AttentionPlan {
+        AttentionPlan {
+            qk,
+            pv,
+            softmax_rows: self.queries.min(self.parts),
+            value_parts: self.key_units.min(self.parts),
+            merge_rows: pv.inner.min((self.queries / pv.rows).max(1)),
+        }
+    }
+}
+
+fn qk_grids(parts: u32, queries: u32, keys: u32, depth: u32, format: Format) -> Vec<PricedGrid> {
     let key_units = keys / 16;
     let inner = depth.next_multiple_of(format.group());
     let grids = (1..=queries.min(parts)).flat_map(|rows| {
@@ -181,26 +206,26 @@ fn best_qk(parts: u32, queries: u32, keys: u32, depth: u32, format: Format) -> O
             inner: 1,
         })
     });
-    grids
-        .map(|grid| {
-            let row_part = queries.div_ceil(grid.rows);
-            let key_part = key_units.div_ceil(grid.columns) * 16;
-            let moved =
-                receive_shared(row_part * inner * 2, grid.columns) + receive(key_part * inner * 2);
-            let casts = if format.is_f143() {
-                cast((row_part + key_part) * inner)
-            } else {
-                0
-            };
-            (
-                product(row_part, key_part, inner, format) + moved + casts,
-                grid,
-            )
-        })
-        .min()
+    let priced = grids.map(|grid| {
+        let row_part = queries.div_ceil(grid.rows);
+        let key_part = key_units.div_ceil(grid.columns) * 16;
+        let moved =
+            receive_shared(row_part * inner * 2, grid.columns) + receive(key_part * inner * 2);
+        let casts = if format.is_f143() {
+            cast((row_part + key_part) * inner)
+        } else {
+            0
+        };
+        PricedGrid {
+            cycles: product(row_part, key_part, inner, format) + moved + casts,
+            grid,
+            bytes: 2 * ((row_part + key_part) * inner + row_part * key_part),
+        }
+    });
+    sorted(priced)
 }
 
-fn best_pv(parts: u32, queries: u32, keys: u32, depth: u32, format: Format) -> Option<(u64, Grid)> {
+fn pv_grids(parts: u32, queries: u32, keys: u32, depth: u32, format: Format) -> Vec<PricedGrid> {
     let key_units = keys / format.group();
     let grids = (1..=queries.min(parts)).flat_map(|rows| {
         (1..=key_units.min(parts / rows)).map(move |inner| Grid {
@@ -209,21 +234,30 @@ fn best_pv(parts: u32, queries: u32, keys: u32, depth: u32, format: Format) -> O
             inner,
         })
     });
+    let priced = grids.map(|grid| {
+        let row_part = queries.div_ceil(grid.rows);
+        let key_part = key_units.div_ceil(grid.inner) * format.group();
+        let merge_rows = row_part.div_ceil(grid.inner.min(row_part));
+        let operand = key_part * format.dtype().bytes();
+        let moved = receive(row_part * operand) + receive_shared(depth * operand, grid.rows);
+        let merged = merge_rows * depth * 2 * grid.inner;
+        let cycles = product(row_part, depth, key_part, format)
+            + moved
+            + receive(merged)
+            + reduce(merge_rows * depth, grid.inner);
+        PricedGrid {
+            cycles,
+            grid,
+            bytes: (row_part + depth) * operand + 2 * row_part * depth,
+        }
+    });
+    sorted(priced)
+}
+
+fn sorted(priced: impl Iterator<Item = PricedGrid>) -> Vec<PricedGrid> {
+    let mut grids: Vec<_> = priced.collect();
+    grids.sort_unstable();
     grids
-        .map(|grid| {
-            let row_part = queries.div_ceil(grid.rows);
-            let key_part = key_units.div_ceil(grid.inner) * format.group();
-            let merge_rows = row_part.div_ceil(grid.inner.min(row_part));
-            let operand = key_part * format.dtype().bytes();
-            let moved = receive(row_part * operand) + receive_shared(depth * operand, grid.rows);
-            let merged = merge_rows * depth * 2 * grid.inner;
-            let cycles = product(row_part, depth, key_part, format)
-                + moved
-                + receive(merged)
-                + reduce(merge_rows * depth, grid.inner);
-            (cycles, grid)
-        })
-        .min()
 }
 
 #[cfg(test)]

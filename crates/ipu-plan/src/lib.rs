@@ -1,7 +1,7 @@
 //! Graph to mid by a recipe.
 //!
-//! Input: graph, precision policy, planner policy. Output: ordered complete candidates, each a
-//! recipe with its mid and an estimate.
+//! Input: graph, precision policy, planner policy, kernel costs. Output: ordered complete
+//! candidates, each a recipe with its mid and an estimate.
 //! Invariants: deterministic; the mid follows from graph, precision and recipe alone.
 //! Not here: addresses, schedules, admission.
 
@@ -9,10 +9,12 @@ pub mod bounds;
 pub mod build;
 pub mod cost;
 pub mod policy;
+pub mod price;
 pub mod recipe;
+pub mod search;
 pub mod sweep;
 
 pub use build::{PlanError, build};
 pub use policy::{AttentionFormats, Format, Precision};
 pub use recipe::{AttentionPlan, CastSite, GemmPlan, Grid, Recipe, ResultGrid};
-pub use sweep::{Candidate, PlannerPolicy, candidates};
+pub use search::{Candidate, PlannerPolicy, candidates};

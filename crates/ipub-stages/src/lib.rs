@@ -12,6 +12,8 @@ mod device;
 pub mod fingerprint;
 mod fixture;
 mod kernel;
+mod kernel_call;
+mod kernel_cost;
 mod lower;
 mod metrics;
 mod npy;
@@ -30,6 +32,8 @@ mod weights;
 
 pub use device::device;
 pub use fixture::{Fixture, fixture_inputs};
+pub use kernel_call::{KernelCall, Scalars};
+pub use kernel_cost::SimulatedCosts;
 pub use npy::{Array, NpyError};
 pub use weights::Weights;
 

@@ -1,24 +1,28 @@
 //! Stage `plan`: graph to candidates.
 //!
-//! Inputs: `graph`; `recipe` (TOML, optional): the only candidate, instead of a sweep.
+//! Inputs: `graph`; `contracts`, `objects` of the kernels, which are priced by simulation; `recipe`
+//! (TOML, optional): the only candidate, instead of a sweep.
 //! Parameters: `precision.*`, `attention.*`, `map.*`, `planner.*`; `gemm.*` and `cast.*` override
 //! decisions of every recipe. Outputs: `candidates` (postcard), `recipe` (TOML of the first),
 //! `trail` (JSON).
 
 use std::collections::BTreeMap;
 
+use ipu_emit::object::Object;
+use ipu_ir::contract::Contract;
 use ipu_ir::graph::Graph;
 use ipu_plan::bounds::{Bounds, bounds};
 use ipu_plan::{
     AttentionFormats, Candidate, Format, PlanError, PlannerPolicy, Precision, Recipe, build,
     candidates,
 };
-use ipub_base::Location;
+use ipub_base::{KeyWriter, Location};
 use ipub_engine::{FailureKind, Params, StageFailure, StageInputs, StageOutputs, Value};
 use serde::Serialize;
 
 use crate::candidates::PlannedCandidate;
-use crate::codec::{pack, to_json, unpack};
+use crate::codec::{from_json, pack, to_json, unpack};
+use crate::kernel_cost::SimulatedCosts;
 use crate::precision::Formats;
 use crate::stage::Stage;
 
@@ -43,7 +47,7 @@ fn run(inputs: &StageInputs<'_>) -> Result<StageOutputs, StageFailure> {
     }
     let mut found = match given_recipe(inputs)? {
         Some(recipe) => vec![candidate(&graph, &precision, recipe, &policy)?],
-        None => candidates(&graph, &precision, &policy).map_err(refuse)?,
+        None => search(inputs, &graph, &precision, &policy)?,
     };
     override_decisions(&mut found, &graph, &precision, &policy, params)?;
     if found.is_empty() {
@@ -56,6 +60,36 @@ fn run(inputs: &StageInputs<'_>) -> Result<StageOutputs, StageFailure> {
         return Err(failure);
     }
     outputs(found)
+}
+
+/// The planner's candidates at simulated kernel costs. A search is remembered whole: overrides of
+/// single decisions begin from its result.
+fn search(
+    inputs: &StageInputs<'_>,
+    graph: &Graph,
+    precision: &Precision,
+    policy: &PlannerPolicy,
+) -> Result<Vec<Candidate>, StageFailure> {
+    const MEMO: &str = "candidates.v1";
+    let contracts: BTreeMap<String, Contract> =
+        from_json("contracts", &inputs.input("contracts")?)?;
+    let objects = inputs.input("objects")?;
+    let mut key = KeyWriter::digest_only(MEMO);
+    key.bytes("graph", &pack("graph", graph)?);
+    key.bytes("precision", &pack("precision", precision)?);
+    key.bytes("policy", &pack("policy", policy)?);
+    key.bytes("contracts", &to_json("contracts", &contracts)?);
+    key.bytes("objects", &objects);
+    let key = key.finish().digest;
+    let known = inputs.memo().get(MEMO, key);
+    if let Some(found) = known.and_then(|bytes| unpack(MEMO, &bytes).ok()) {
+        return Ok(found);
+    }
+    let objects: BTreeMap<String, Object> = unpack("objects", &objects)?;
+    let costs = SimulatedCosts::new(&contracts, &objects, inputs.memo());
+    let found = candidates(graph, precision, policy, &costs).map_err(refuse)?;
+    inputs.memo().put(MEMO, key, pack(MEMO, &found)?);
+    Ok(found)
 }
 
 fn outputs(found: Vec<Candidate>) -> Result<StageOutputs, StageFailure> {

@@ -1,53 +1,18 @@
 //! From a model specification to outputs of the simulated device, pass by pass, without the engine.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+mod tree;
 
-use ipu_emit::asm::{Options, Source, assemble};
-use ipu_emit::object::Object;
-use ipu_ir::contract::{Contract, Family};
+use std::collections::BTreeMap;
+
 use ipu_ir::graph::ValueId;
 use ipu_ir::program::Reservations;
-use ipu_model::{ModelSpec, lower};
+use ipu_model::lower;
 use ipu_package::Package;
 use ipu_plan::{AttentionFormats, Format, PlannerPolicy, Precision, candidates};
 use ipu_sim::{Invocation, Session};
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn spec(name: &str) -> ModelSpec {
-    let path = root().join(format!("models/specs/{name}.toml"));
-    ModelSpec::parse(&std::fs::read_to_string(path).unwrap()).unwrap()
-}
-
-fn kernels() -> (BTreeMap<String, Contract>, BTreeMap<String, Object>) {
-    let (mut contracts, mut objects) = (BTreeMap::new(), BTreeMap::new());
-    let mut folders: Vec<PathBuf> = std::fs::read_dir(root().join("kernels"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.is_dir())
-        .collect();
-    folders.sort();
-    for folder in folders {
-        let text = std::fs::read_to_string(folder.join("kernel.toml")).unwrap();
-        for kernel in Family::parse(&text).unwrap().kernels {
-            let source = std::fs::read_to_string(folder.join(&kernel.source)).unwrap();
-            let assembly = assemble(
-                Source {
-                    name: &kernel.source,
-                    text: &source,
-                },
-                &Options::default(),
-            )
-            .unwrap_or_else(|errors| panic!("{errors}"));
-            objects.insert(kernel.name.clone(), assembly.object);
-            contracts.insert(kernel.name.clone(), kernel);
-        }
-    }
-    (contracts, objects)
-}
+use ipub_base::NoMemo;
+use ipub_stages::SimulatedCosts;
+use tree::{kernels, spec};
 
 fn precision(dense: Format, qk: Format, pv: Format) -> Precision {
     let f16 = AttentionFormats {
@@ -90,12 +55,14 @@ fn check_repeats(
 fn run(model: &str, batch: u32, tiles: u32, precision: Precision) -> (f64, u64) {
     let graph = lower(&spec(model), batch).unwrap();
     let (contracts, objects) = kernels();
+    let costs = SimulatedCosts::new(&contracts, &objects, &NoMemo);
     let planner = PlannerPolicy {
         tiles,
         operand_limits: vec![400_000, 160_000, 120_000, 96_000],
+        search_steps: 50,
     };
     let clock = std::time::Instant::now();
-    let found = candidates(&graph, &precision, &planner).unwrap();
+    let found = candidates(&graph, &precision, &planner, &costs).unwrap();
     println!("plan {:?}", clock.elapsed());
     let reservations = Reservations {
         support_bytes: 32_768,

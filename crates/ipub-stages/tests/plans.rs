@@ -1,16 +1,13 @@
 //! Every model specification plans at every precision, without a picked table.
 
-use ipu_ir::mid::Step;
-use ipu_model::{ModelSpec, lower};
-use ipu_plan::{AttentionFormats, Format, PlannerPolicy, Precision, candidates};
+mod tree;
 
-fn spec(name: &str) -> ModelSpec {
-    let path = format!(
-        "{}/../../models/specs/{name}.toml",
-        env!("CARGO_MANIFEST_DIR")
-    );
-    ModelSpec::parse(&std::fs::read_to_string(path).unwrap()).unwrap()
-}
+use ipu_ir::mid::Step;
+use ipu_model::lower;
+use ipu_plan::{AttentionFormats, Format, PlannerPolicy, Precision, candidates};
+use ipub_base::NoMemo;
+use ipub_stages::SimulatedCosts;
+use tree::{kernels, spec};
 
 fn precision(dense: Format, qk: Format, pv: Format) -> Precision {
     let f16 = AttentionFormats {
@@ -28,6 +25,8 @@ fn precision(dense: Format, qk: Format, pv: Format) -> Precision {
 #[test]
 fn every_model_has_a_candidate() {
     let (f16, f143) = (Format::F16, Format::F143(-4));
+    let (contracts, objects) = kernels();
+    let costs = SimulatedCosts::new(&contracts, &objects, &NoMemo);
     let policies = [
         precision(f16, f16, f16),
         precision(f143, f16, f16),
@@ -48,8 +47,9 @@ fn every_model_has_a_candidate() {
             let planner = PlannerPolicy {
                 tiles,
                 operand_limits: vec![400_000, 160_000, 120_000, 96_000, 72_000, 48_000],
+                search_steps: 20,
             };
-            let found = candidates(&graph, policy, &planner).unwrap();
+            let found = candidates(&graph, policy, &planner, &costs).unwrap();
             assert!(!found.is_empty(), "{name}");
             for candidate in &found {
                 println!(
@@ -82,10 +82,13 @@ fn products(steps: &[Step], operation: &str) -> Vec<String> {
 #[test]
 fn attention_products_run_in_the_format_that_is_asked_for() {
     let (f16, f143) = (Format::F16, Format::F143(-4));
+    let (contracts, objects) = kernels();
+    let costs = SimulatedCosts::new(&contracts, &objects, &NoMemo);
     let graph = lower(&spec("siglip-so400m-378"), 1).unwrap();
     let planner = PlannerPolicy {
         tiles: 1472,
         operand_limits: vec![400_000],
+        search_steps: 20,
     };
     for (qk, pv, kernels) in [
         (f16, f16, ["gemm_f16", "gemm_f16"]),
@@ -93,9 +96,31 @@ fn attention_products_run_in_the_format_that_is_asked_for() {
         (f16, f143, ["gemm_f16", "gemm_f143"]),
         (f143, f143, ["gemm_f143", "gemm_f143"]),
     ] {
-        let found = candidates(&graph, &precision(f143, qk, pv), &planner).unwrap();
+        let found = candidates(&graph, &precision(f143, qk, pv), &planner, &costs).unwrap();
         let steps = &found[0].mid.steps;
         assert_eq!(products(steps, "encoder.attention"), kernels);
         assert_eq!(products(steps, "map.attention"), ["gemm_f16", "gemm_f16"]);
     }
+}
+
+#[test]
+fn a_search_lowers_the_price_whatever_the_threads() {
+    let (contracts, objects) = kernels();
+    let graph = lower(&spec("siglip-so400m-378-1"), 1).unwrap();
+    let (f16, f143) = (Format::F16, Format::F143(-4));
+    let find = |search_steps, threads| {
+        let planner = PlannerPolicy {
+            tiles: 1472,
+            operand_limits: vec![400_000],
+            search_steps,
+        };
+        let costs = SimulatedCosts::new(&contracts, &objects, &NoMemo);
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        let pool = pool.build().unwrap();
+        pool.install(|| candidates(&graph, &precision(f143, f16, f16), &planner, &costs).unwrap())
+    };
+    let (swept, searched) = (find(0, 1), find(200, 1));
+    assert!(searched[0].estimate < swept[0].estimate);
+    assert!(searched.iter().any(|other| other.recipe == swept[0].recipe));
+    assert_eq!(searched, find(200, 3));
 }

@@ -12,6 +12,8 @@ use ipu_ir::graph::{Graph, ValueId};
 use ipu_model::SeededWeights;
 use ipu_package::Package;
 use ipu_sim::Session;
+use ipub_base::NoMemo;
+use ipub_stages::SimulatedCosts;
 
 use crate::target::Target;
 use crate::tile::{Kernel, kernels};
@@ -117,7 +119,8 @@ fn one_run(target: &Target, steps: usize, times: &mut Times) -> Result<(), Failu
     })?;
     let candidates = times.take("plan", || {
         let (precision, planner) = (&target.precision, &target.planner);
-        Ok(ipu_plan::candidates(&graph, precision, planner)?)
+        let costs = SimulatedCosts::new(&contracts, &objects, &NoMemo);
+        Ok(ipu_plan::candidates(&graph, precision, planner, &costs)?)
     })?;
     if steps < 2 {
         return Ok(());

@@ -1,6 +1,8 @@
 //! `cargo xtask kernels`: simulated cycles of every contract case with a published figure.
 
-use crate::tile::{Scalars, kernels};
+use ipub_stages::Scalars;
+
+use crate::tile::kernels;
 use crate::{Failure, USAGE, read, root};
 
 const TABLE: &str = "docs/tables/kernels.md";

@@ -45,6 +45,7 @@ impl Target {
                 operand_limits: get(&attributes, "planner.operand_limits")?
                     .clone()
                     .try_into()?,
+                search_steps: number(&attributes, "planner.search_steps")?,
             },
             reservations: Reservations {
                 support_bytes: number(&attributes, "reserve.support_bytes")?,

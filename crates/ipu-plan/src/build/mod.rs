@@ -40,8 +40,20 @@ pub enum PlanError {
     Mid(#[from] ipu_ir::mid::MidError),
 }
 
-/// Build the mid that a recipe decides.
+/// Build and verify the mid that a recipe decides.
 pub fn build(
+    graph: &Graph,
+    precision: &Precision,
+    recipe: &Recipe,
+    tiles: u32,
+) -> Result<Mid, PlanError> {
+    let mid = draft(graph, precision, recipe, tiles)?;
+    mid.verify()?;
+    Ok(mid)
+}
+
+/// Build a mid to price it.
+pub(crate) fn draft(
     graph: &Graph,
     precision: &Precision,
     recipe: &Recipe,
@@ -65,7 +77,6 @@ pub fn build(
     builder.inputs();
     builder.region(&graph.top)?;
     builder.outputs()?;
-    builder.mid.verify()?;
     Ok(builder.mid)
 }
 
