@@ -1,8 +1,10 @@
 //! A GEMM: operands to the compute grid, product, reduction over the inner partitions.
 //!
-//! Tile of part `(row, column, inner)` is `(row * inner_parts + inner) * columns + column`: with an even
-//! number of columns both tiles of a pair read the same left operand, so it can arrive 64 bits at a
-//! time.
+//! Tile of part `(row, column, inner)` is `base + (row * inner_parts + inner) * columns + column`: with
+//! an even number of columns both tiles of a pair read the same left operand, so it can arrive 64 bits
+//! at a time, unless one of the two holds it. The base keeps the row parts away from the tiles that
+//! hold their rows: rows of the residual stream are half the chip away from tile 0, and pieces of a
+//! GEMM that reads those are near it, so that one that reads pieces begins at a quarter.
 //!
 //! A left operand from row-major rows stays row-major: rows of one inner part are the longest runs an
 //! exchange can have, and the product reads them as they are. From panels it stays in panels.
@@ -27,6 +29,8 @@ struct Shape {
     rows: Extent,
     columns: Extent,
     inner: Extent,
+    /// First tile of the compute grid.
+    base: u32,
 }
 
 impl Shape {
@@ -68,6 +72,7 @@ impl Builder<'_> {
             rows: Extent::plain(self.graph.rows(result)),
             columns: self.columns[result.0 as usize],
             inner: self.columns[x.0 as usize],
+            base: self.grid_base(x),
         };
         let Grid {
             rows,
@@ -100,6 +105,16 @@ impl Builder<'_> {
             return illegal(format!("the result grid has more parts than {inner}"));
         }
         Ok(shape)
+    }
+
+    /// First tile of the compute grid of a GEMM that reads a value; even, so that pairs stay whole.
+    fn grid_base(&self, x: ValueId) -> u32 {
+        let home = self.homes[x.0 as usize];
+        let order = home.map(|home| self.mid.tensor(home.tensor).layout.order);
+        match order {
+            None | Some(Order::RowMajor) => 0,
+            Some(_) => self.mid.tiles / 8 * 2,
+        }
     }
 
     /// Staging of the left operand: how it arrives, before it is cast.
@@ -147,6 +162,7 @@ impl Builder<'_> {
                     Cuts::of(Split::new(grid.rows, 1)),
                     Cuts::of(Split::new(grid.inner, shape.format.group())),
                     Owner {
+                        base: shape.base,
                         row: (strides.row, 0),
                         column: (strides.inner, 0),
                         replica: Replicas {
@@ -316,6 +332,7 @@ impl Builder<'_> {
             Cuts::of(Split::new(grid.columns, 16)),
             Cuts::of(Split::new(grid.inner, g)),
             Owner {
+                base: shape.base,
                 row: (strides.column, 0),
                 column: (strides.inner, 0),
                 replica: Replicas {
@@ -373,6 +390,7 @@ impl Builder<'_> {
                     Cuts::of(Split::new(grid.rows, 1)),
                     Cuts::of(Split::new(grid.columns, 16)),
                     Owner {
+                        base: shape.base,
                         group: strides.inner,
                         row: (strides.row, 0),
                         column: (strides.column, 0),
@@ -428,7 +446,7 @@ impl Builder<'_> {
         if grid.inner == 1 {
             return partials;
         }
-        let pieces = piece_tiling(shape.plan);
+        let pieces = piece_tiling(shape.plan, shape.base);
         let staging = self.tensor(Tensor {
             name: format!("{name}.staging"),
             groups: grid.inner,

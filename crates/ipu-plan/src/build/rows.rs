@@ -290,7 +290,8 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Row parameters with a spread home, copied to every tile that holds rows.
+    /// Row parameters with a spread home, copied to every tile that holds rows. They have a phase of
+    /// their own: among short transfers each of these multicasts waits for its slowest receiver.
     fn broadcast_rows(&mut self, name: &str, values: [ValueId; 2], rows: Layout) -> [TensorId; 2] {
         let mut copies = Vec::new();
         let tensors = [("scale", 0), ("bias", 1)].map(|(role, index)| {
@@ -350,7 +351,7 @@ impl Builder<'_> {
             copies.push(copy(source, destination, View::SAME));
             destination
         });
-        self.prefetch(name, "parameters", copies);
+        self.exchange(name, "parameters", copies);
         tensors
     }
 }
