@@ -9,6 +9,9 @@ use crate::recipe::{AttentionPlan, CastSite, GemmPlan, Grid, ResultGrid};
 /// Barrier, set-up and row of one exchange phase.
 const PHASE_CYCLES: u64 = 600;
 
+/// Words of the shortest run that the tiles of a pair receive together.
+const SHARED_WORDS_MIN: u32 = 24;
+
 /// A plan of a GEMM with its price.
 pub struct PricedGemm {
     pub plan: GemmPlan,
@@ -93,19 +96,16 @@ fn price(
     let partial = row_part * column_part * 2;
     let mut bytes = left * operand + weight + partial;
     let late = format.is_f143() && site == CastSite::Late;
-    let moved = if late || !format.is_f143() {
-        2 * left
+    // A row of an inner part is a run; short ones are not shared.
+    let arriving = if late { 2 } else { operand };
+    let sharers = if inner_part * arriving >= 4 * SHARED_WORDS_MIN {
+        grid.columns
     } else {
-        left
+        1
     };
-    // Rows cast early come in runs too short to share.
-    cycles += if site == CastSite::Early && format.is_f143() {
-        receive(moved)
-    } else {
-        receive_shared(moved, grid.columns)
-    };
+    cycles += receive_shared(left * arriving, sharers);
     cycles += if grid.rows > 1 { receive(weight) } else { 0 };
-    if moved == 2 * left {
+    if late {
         // F16 arrives beside the operand that it becomes.
         cycles += cast(left);
         bytes = bytes.max(left * operand + weight + 2 * left);

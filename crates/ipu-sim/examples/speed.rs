@@ -80,17 +80,21 @@ fn measure(family: &str, name: &str, frame: &[u32]) {
 
 fn main() {
     let left = 0x90000;
-    measure("gemm", "gemm_f16", &[left, 0x80000, 0xb0000, 182, 256, 64]);
+    measure(
+        "gemm",
+        "gemm_f16",
+        &[left, 0x80000, 0xb0000, 182, 256, 64, 4, 182],
+    );
     measure(
         "gemm",
         "gemm_f143",
-        &[left, 0x80000, 0xb0000, 182, 512, 64, 0],
+        &[left, 0x80000, 0xb0000, 182, 512, 64, 4, 182, 0],
     );
     // The shape of K196.
     measure(
         "gemm",
         "gemm_f143",
-        &[left, 0x80000, 0xb0000, 82, 192, 160, 0],
+        &[left, 0x80000, 0xb0000, 82, 192, 160, 4, 82, 0],
     );
     measure("reduce", "reduce_f16", &[0x90000, 0xb0000, 4096, 8, 8192]);
     // The shapes of K104, K006 and K181.

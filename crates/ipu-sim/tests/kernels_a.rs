@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use half::f16;
 use ipu_sim::CallResult;
-use support::{Data, Kernel, Random, Scalars, family, report};
+use support::{Data, Kernel, Layout, Random, Scalars, family, report};
 
 type Named = BTreeMap<&'static str, Data>;
 /// Inputs and expected outputs of a shape.
@@ -191,6 +191,24 @@ fn blocks<T: Copy + Default>(values: &[T], rows: usize, g: usize) -> Vec<T> {
     out
 }
 
+/// A left operand in its units of 32 bytes; what lies between them is holes.
+fn left_units(args: &Args<'_>, codes: &[u8]) -> Data {
+    let (row_step, panel_step) = (args.get("row_words") / 4, args.get("panel_units"));
+    let row_bytes = codes.len() / args.get("rows");
+    let place = |at: usize| at / row_bytes * row_step + at % row_bytes / 32 * panel_step;
+    let last = place(codes.len() - 1);
+    let mut data = Data::new(vec![0; 32 * (last + 1)]);
+    let mut used = vec![false; last + 1];
+    for (i, unit) in codes.chunks(32).enumerate() {
+        let at = place(32 * i);
+        assert!(!std::mem::replace(&mut used[at], true), "units overlap");
+        data.bytes[32 * at..32 * at + 32].copy_from_slice(unit);
+    }
+    let hole = |at: usize| 32 * at as u32..32 * at as u32 + 32;
+    data.holes = (0..last).filter(|&at| !used[at]).map(hole).collect();
+    data
+}
+
 fn gemm_f16(args: &Args<'_>, random: &mut Random) -> (Named, Named) {
     let (rows, inner, columns) = (args.get("rows"), args.get("inner"), args.get("columns"));
     let mut codes = |count| -> Vec<u16> { (0..count).map(|_| narrow(random.unit())).collect() };
@@ -198,7 +216,7 @@ fn gemm_f16(args: &Args<'_>, random: &mut Random) -> (Named, Named) {
     let widen = |codes: &[u16]| -> Vec<f32> { codes.iter().map(|&code| wide(code)).collect() };
     let out = gemm(args, 16, &widen(&left), &widen(&weight));
     let inputs = Named::from([
-        ("left", Data::halves(panels(&left, rows, 16))),
+        ("left", left_units(args, &Data::halves(left).bytes)),
         ("weight", Data::halves(blocks(&weight, columns, 16))),
     ]);
     (inputs, Named::from([("out", out)]))
@@ -216,7 +234,7 @@ fn gemm_f143(args: &Args<'_>, random: &mut Random) -> (Named, Named) {
         .collect();
     let out = gemm(args, 32, &x, &w);
     let inputs = Named::from([
-        ("left", Data::new(panels(&left, rows, 32))),
+        ("left", left_units(args, &left)),
         ("weight", Data::new(blocks(&weight, columns, 32))),
     ]);
     (inputs, Named::from([("out", out)]))
@@ -227,6 +245,37 @@ fn gemm_kernels() {
     let kernels = family("gemm");
     run(&kernels, "gemm_f16", gemm_f16);
     run(&kernels, "gemm_f143", gemm_f143);
+}
+
+/// Random shapes in panels, in row-major order and with other steps.
+#[test]
+fn random_gemm_shapes() {
+    for kernel in &family("gemm") {
+        let f143 = kernel.contract.name == "gemm_f143";
+        let mut random = Random::new(u64::from(f143));
+        for n in 0..60 {
+            let mut draw = |low: i64, high: i64| low + i64::from(random.next()) % (high - low + 1);
+            let (rows, panels) = (draw(1, 40), draw(1, 5));
+            let steps = match n % 3 {
+                0 => (1, rows),
+                1 => (panels, 1),
+                _ => (draw(0, 4) + panels * 2, 2),
+            };
+            let scalars = Scalars::from([
+                ("rows".to_owned(), rows),
+                ("inner".to_owned(), panels * if f143 { 32 } else { 16 }),
+                ("columns".to_owned(), 16 * draw(1, 3)),
+                ("row_words".to_owned(), 4 * steps.0),
+                ("panel_units".to_owned(), steps.1),
+                ("scale".to_owned(), draw(-8, 0)),
+            ]);
+            let reference = if f143 { gemm_f143 } else { gemm_f16 };
+            let (inputs, expected) = reference(&Args(&scalars), &mut random);
+            for layout in [Layout::DenseRegion0, Layout::DenseRegion1] {
+                kernel.check(layout, &scalars, &inputs, &expected);
+            }
+        }
+    }
 }
 
 // Reduction.

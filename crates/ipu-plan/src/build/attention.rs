@@ -178,8 +178,8 @@ impl Builder<'_> {
     fn scores(&mut self, name: &str, q: TensorId, k: TensorId, shape: &Shape) -> TensorId {
         let qk = shape.plan.qk;
         let format = shape.formats.qk;
-        let q = self.operand_panels(name, q, format);
-        let k = self.operand_panels(name, k, format);
+        let q = self.cast_operand(name, q, format);
+        let k = self.cast_operand(name, k, format);
         let scores = self.tensor(Tensor {
             name: format!("{name}.scores"),
             groups: shape.groups,

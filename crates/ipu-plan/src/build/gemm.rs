@@ -1,8 +1,13 @@
 //! A GEMM: operands to the compute grid, product, reduction over the inner partitions.
 //!
-//! Tile of part `(row, column, inner)` is `(row * inner_parts + inner) * columns + column`: with an even
-//! number of columns both tiles of a pair read the same left operand, so it can arrive 64 bits at a
-//! time.
+//! Tile of part `(row, column, inner)` is `base + (row * inner_parts + inner) * columns + column`: with
+//! an even number of columns both tiles of a pair read the same left operand, so it can arrive 64 bits
+//! at a time, unless one of the two holds it. The base keeps the row parts away from the tiles that
+//! hold their rows: rows of the residual stream are half the chip away from tile 0, and pieces of a
+//! GEMM that reads those are near it, so that one that reads pieces begins at a quarter.
+//!
+//! A left operand from row-major rows stays row-major: rows of one inner part are the longest runs an
+//! exchange can have, and the product reads them as they are. From panels it stays in panels.
 
 use ipu_ir::contract::MemoryClass;
 use ipu_ir::graph::ValueId;
@@ -15,12 +20,25 @@ use super::{Builder, HomeView, PlanError, copy, layout, measure, tiling};
 use crate::policy::Format;
 use crate::recipe::{CastSite, GemmPlan, Grid};
 
+/// Bytes of the longest row of an inner part that the product reads in row-major order.
+const ROW_BYTES_MAX: u32 = 4096;
+
 struct Shape {
     plan: GemmPlan,
     format: Format,
     rows: Extent,
     columns: Extent,
     inner: Extent,
+    /// First tile of the compute grid.
+    base: u32,
+}
+
+impl Shape {
+    /// Whether the product can read rows of an inner part in row-major order.
+    fn reads_rows(&self) -> bool {
+        let panels = (self.inner.size() / self.format.group()).div_ceil(self.plan.grid.inner);
+        32 * panels <= ROW_BYTES_MAX
+    }
 }
 
 impl Builder<'_> {
@@ -35,7 +53,7 @@ impl Builder<'_> {
         let (left, mut copies) = self.gemm_left(name, x, &shape)?;
         let weight = self.gemm_weight(name, w, &shape, &mut copies);
         self.exchange(name, "operands", copies);
-        let left = self.finish_left(name, left, &shape);
+        let left = self.cast_operand(name, left, shape.format);
         let partials = self.gemm_product(name, left, weight, &shape);
         let tensor = self.gemm_reduce(name, partials, &shape);
         self.set_home(result, tensor, HomeView::Flat { column: 0 });
@@ -54,6 +72,7 @@ impl Builder<'_> {
             rows: Extent::plain(self.graph.rows(result)),
             columns: self.columns[result.0 as usize],
             inner: self.columns[x.0 as usize],
+            base: self.grid_base(x),
         };
         let Grid {
             rows,
@@ -88,7 +107,17 @@ impl Builder<'_> {
         Ok(shape)
     }
 
-    /// Staging of the left operand: how it arrives, before it is cast or packed.
+    /// First tile of the compute grid of a GEMM that reads a value; even, so that pairs stay whole.
+    fn grid_base(&self, x: ValueId) -> u32 {
+        let home = self.homes[x.0 as usize];
+        let order = home.map(|home| self.mid.tensor(home.tensor).layout.order);
+        match order {
+            None | Some(Order::RowMajor) => 0,
+            Some(_) => self.mid.tiles / 8 * 2,
+        }
+    }
+
+    /// Staging of the left operand: how it arrives, before it is cast.
     fn gemm_left(
         &mut self,
         name: &str,
@@ -108,6 +137,7 @@ impl Builder<'_> {
         }
         let from = self.mid.tensor(source).layout;
         let order = match from.order {
+            Order::RowMajor if !shape.reads_rows() => Order::Panels(32 / from.dtype.bytes()),
             Order::Blocks(_) => {
                 return Err(PlanError::Unsupported {
                     operation: name.to_owned(),
@@ -132,6 +162,7 @@ impl Builder<'_> {
                     Cuts::of(Split::new(grid.rows, 1)),
                     Cuts::of(Split::new(grid.inner, shape.format.group())),
                     Owner {
+                        base: shape.base,
                         row: (strides.row, 0),
                         column: (strides.inner, 0),
                         replica: Replicas {
@@ -172,7 +203,8 @@ impl Builder<'_> {
         Ok(self.cast_local(name, source, &format!("{}.f143", from.name), scale))
     }
 
-    /// A tensor in F143 panels with the tiling of an F16 one, and the call that fills it.
+    /// A tensor in F143 with the tiling of an F16 one, row-major or in panels as that is, and the
+    /// call that fills it.
     pub(super) fn cast_local(
         &mut self,
         operation: &str,
@@ -182,8 +214,9 @@ impl Builder<'_> {
     ) -> TensorId {
         let from = self.mid.tensor(source).clone();
         let order = match from.layout.order {
+            Order::RowMajor => Order::RowMajor,
+            Order::Panels(_) => Order::Panels(32),
             Order::Blocks(_) => Order::Blocks(32),
-            _ => Order::Panels(32),
         };
         let mut to = from.layout;
         (to.dtype, to.order) = (Dtype::F143, order);
@@ -203,12 +236,10 @@ impl Builder<'_> {
             Order::RowMajor => self.compute(
                 operation,
                 "cast",
-                "cast_rows_f16_f143",
+                "cast_f16_f143",
                 &operands,
                 &[
-                    ("rows", measure("source", Measure::Rows, 1)),
-                    ("columns", measure("source", Measure::Columns, 1)),
-                    ("pitch", measure("source", Measure::Columns, 1)),
+                    ("count", measure("source", Measure::Elements, 1)),
                     ("scale", scale),
                 ],
             ),
@@ -239,49 +270,19 @@ impl Builder<'_> {
         tensor
     }
 
-    /// Cast or pack a staged left operand into the panels that the product reads.
-    pub(super) fn operand_panels(
+    /// Cast a staged operand to the format that the product reads, if it is in another.
+    pub(super) fn cast_operand(
         &mut self,
         operation: &str,
         staged: TensorId,
         format: Format,
     ) -> TensorId {
-        let from = self.mid.tensor(staged).clone();
-        match (from.layout.dtype, from.layout.order) {
-            (Dtype::F143, _) => staged,
-            (_, Order::Panels(_) | Order::Blocks(_)) if !format.is_f143() => staged,
-            (_, Order::RowMajor) if !format.is_f143() => {
-                let mut to = from.layout;
-                to.order = Order::Panels(16);
-                let tensor = self.tensor(Tensor {
-                    name: format!("{}.panels", from.name),
-                    layout: to,
-                    ..from
-                });
-                self.compute(
-                    operation,
-                    "pack",
-                    "pack_rows_f16",
-                    &[("out", tensor), ("source", staged)],
-                    &[
-                        ("rows", measure("source", Measure::Rows, 1)),
-                        ("columns", measure("source", Measure::Columns, 1)),
-                        ("pitch", measure("source", Measure::Columns, 1)),
-                    ],
-                );
-                tensor
-            }
-            _ => self.cast_local(
-                operation,
-                staged,
-                &format!("{}.f143", from.name),
-                format.scale(),
-            ),
+        let from = self.mid.tensor(staged);
+        if from.layout.dtype == format.dtype() {
+            return staged;
         }
-    }
-
-    fn finish_left(&mut self, name: &str, staged: TensorId, shape: &Shape) -> TensorId {
-        self.operand_panels(name, staged, shape.format)
+        let name = format!("{}.f143", from.name);
+        self.cast_local(operation, staged, &name, format.scale())
     }
 
     /// The weight's home, spread over all tiles, and its working copy; one tensor when there is one
@@ -331,6 +332,7 @@ impl Builder<'_> {
             Cuts::of(Split::new(grid.columns, 16)),
             Cuts::of(Split::new(grid.inner, g)),
             Owner {
+                base: shape.base,
                 row: (strides.column, 0),
                 column: (strides.inner, 0),
                 replica: Replicas {
@@ -388,6 +390,7 @@ impl Builder<'_> {
                     Cuts::of(Split::new(grid.rows, 1)),
                     Cuts::of(Split::new(grid.columns, 16)),
                     Owner {
+                        base: shape.base,
                         group: strides.inner,
                         row: (strides.row, 0),
                         column: (strides.column, 0),
@@ -402,7 +405,8 @@ impl Builder<'_> {
         partials
     }
 
-    /// The product call: `out = left * weight^T`.
+    /// The product call: `out = left * weight^T`. The steps of left follow from its order: 64-bit
+    /// words from row to row, units of 32 bytes from panel to panel.
     pub(super) fn product(
         &mut self,
         operation: &str,
@@ -410,10 +414,19 @@ impl Builder<'_> {
         [left, weight, out]: [TensorId; 3],
         format: Format,
     ) {
+        let (row_words, panel_units) = match self.mid.tensor(left).layout.order {
+            Order::RowMajor => (
+                measure("left", Measure::Columns, 8 / format.dtype().bytes()),
+                ScalarRule::Const(1),
+            ),
+            _ => (ScalarRule::Const(4), measure("left", Measure::Rows, 1)),
+        };
         let mut scalars = vec![
             ("rows", measure("left", Measure::Rows, 1)),
             ("inner", measure("left", Measure::Columns, 1)),
             ("columns", measure("out", Measure::Columns, 1)),
+            ("row_words", row_words),
+            ("panel_units", panel_units),
         ];
         let kernel = if format.is_f143() {
             "gemm_f143"
@@ -433,7 +446,7 @@ impl Builder<'_> {
         if grid.inner == 1 {
             return partials;
         }
-        let pieces = piece_tiling(shape.plan);
+        let pieces = piece_tiling(shape.plan, shape.base);
         let staging = self.tensor(Tensor {
             name: format!("{name}.staging"),
             groups: grid.inner,

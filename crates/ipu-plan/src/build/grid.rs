@@ -23,7 +23,7 @@ impl GridStrides {
 }
 
 /// Pieces of the result: each block of the compute grid cut by the result grid.
-pub(super) fn piece_tiling(plan: GemmPlan) -> Tiling {
+pub(super) fn piece_tiling(plan: GemmPlan, base: u32) -> Tiling {
     let strides = GridStrides::of(plan.grid);
     let ResultGrid { rows, columns } = plan.result;
     tiling(
@@ -37,6 +37,7 @@ pub(super) fn piece_tiling(plan: GemmPlan) -> Tiling {
             inner: Split::new(columns, 16),
         },
         Owner {
+            base,
             row: (strides.row, columns * strides.inner),
             column: (strides.column, strides.inner),
             ..Owner::default()

@@ -338,18 +338,6 @@ impl Builder<'_> {
         }));
     }
 
-    /// Add a copy of a parameter to the phase before, or open a phase.
-    fn prefetch(&mut self, operation: &str, label: &str, copies: Vec<Copy>) {
-        let last = self.mid.steps.iter_mut().rev().find_map(|step| match step {
-            Step::Exchange(exchange) => Some(exchange),
-            _ => None,
-        });
-        match last {
-            Some(exchange) => exchange.copies.extend(copies),
-            None => self.exchange(operation, label, copies),
-        }
-    }
-
     fn compute(
         &mut self,
         operation: &str,

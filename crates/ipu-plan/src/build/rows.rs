@@ -2,7 +2,7 @@
 
 use ipu_ir::contract::MemoryClass;
 use ipu_ir::graph::{OpKind, ValueId};
-use ipu_ir::layout::{Cuts, Extent, Layout, Owner, Replicas, Split};
+use ipu_ir::layout::{Cuts, Extent, Layout, Owner, Replicas, Split, Tiling};
 use ipu_ir::mid::{Measure, ScalarRule, Storage, Tensor, TensorId, View};
 use ipu_package::{Dtype, Order};
 
@@ -12,12 +12,15 @@ use super::{Builder, Home, HomeView, PlanError, copy, layout, measure, tiling};
 const HOME_GRAIN: u32 = 16;
 
 impl Builder<'_> {
-    /// Rows of a value, one or more to a tile: part `p` of batch member `b` is on tile
-    /// `b * parts + p`.
+    /// Rows of a value, one or more to a tile: parts are spread evenly over the tiles from the middle
+    /// on, batch member outermost. The rows of one row part of a compute grid are then half the chip
+    /// away from it: a tile that multiplied its own row would split a pair that receives 64 bits at a
+    /// time.
     pub(super) fn row_layout(&self, value: ValueId) -> Layout {
         let batch = self.graph.batch;
         let tokens = self.graph.rows(value) / batch;
         let parts = tokens.min(self.mid.tiles / batch);
+        let step = self.mid.tiles / (batch * parts);
         layout(
             Dtype::F16,
             Order::RowMajor,
@@ -30,7 +33,8 @@ impl Builder<'_> {
                 },
                 Cuts::WHOLE,
                 Owner {
-                    row: (parts, 1),
+                    base: self.mid.tiles / 2,
+                    row: (parts * step, step),
                     ..Owner::default()
                 },
             ),
@@ -230,15 +234,15 @@ impl Builder<'_> {
     /// A parameter of one row for each token, resident on the row owners of every batch member.
     fn row_parameter(&mut self, name: &str, b: ValueId, result: ValueId) -> TensorId {
         let mut layout = self.row_layout(result);
-        let rows = layout.tiling.rows;
+        let Tiling { rows, owner, .. } = layout.tiling;
         layout.tiling.rows = Cuts::of(rows.inner);
         layout.tiling.owner = Owner {
-            row: (1, 0),
+            row: (owner.row.1, 0),
             replica: Replicas {
-                outer: (rows.outer.parts, rows.inner.parts),
+                outer: (rows.outer.parts, owner.row.0),
                 inner: (1, 0),
             },
-            ..Owner::default()
+            ..owner
         };
         let storage = Storage::Parameter(self.parameter(b));
         self.tensor(Tensor {
@@ -286,7 +290,8 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Row parameters with a spread home, copied to every tile that holds rows.
+    /// Row parameters with a spread home, copied to every tile that holds rows. They have a phase of
+    /// their own: among short transfers each of these multicasts waits for its slowest receiver.
     fn broadcast_rows(&mut self, name: &str, values: [ValueId; 2], rows: Layout) -> [TensorId; 2] {
         let mut copies = Vec::new();
         let tensors = [("scale", 0), ("bias", 1)].map(|(role, index)| {
@@ -329,6 +334,7 @@ impl Builder<'_> {
                         Cuts::WHOLE,
                         Cuts::WHOLE,
                         Owner {
+                            base: rows.tiling.owner.base,
                             replica: Replicas {
                                 outer: (cuts.outer.parts, rows.tiling.owner.row.0),
                                 inner: (cuts.inner.parts, rows.tiling.owner.row.1),
@@ -345,7 +351,7 @@ impl Builder<'_> {
             copies.push(copy(source, destination, View::SAME));
             destination
         });
-        self.prefetch(name, "parameters", copies);
+        self.exchange(name, "parameters", copies);
         tensors
     }
 }
