@@ -164,7 +164,7 @@ impl Search<'_> {
                     let cast = |site: &CastSite| Change::Cast(format!("{name}.x"), *site);
                     decisions.push(sites.iter().map(cast).collect());
                 }
-                Choices::Attention(grids) => {
+                Choices::Attention { grids, casts } => {
                     let within = |grids: &[PricedGrid], change: fn(&'s str, Grid) -> Change<'s>| {
                         let within = grids.iter().filter(|grid| grid.bytes <= limit);
                         let first = within.take(ALTERNATIVES);
@@ -172,6 +172,11 @@ impl Search<'_> {
                     };
                     decisions.push(within(&grids.qk, Change::Qk));
                     decisions.push(within(&grids.pv, Change::Pv));
+                    let sites = [CastSite::Early, CastSite::Late];
+                    decisions.extend(casts.iter().map(|role| {
+                        let site = |site| Change::Cast(format!("{name}.{role}"), site);
+                        sites.into_iter().map(site).collect()
+                    }));
                 }
             }
         }
@@ -199,7 +204,7 @@ impl Search<'_> {
             .sweep
             .iter()
             .find_map(|(other, choices)| match choices {
-                Choices::Attention(grids) if other == name => Some(grids),
+                Choices::Attention { grids, .. } if other == name => Some(grids),
                 _ => None,
             });
         if let (Some(grids), Some(plan)) = (grids, recipe.attention.get_mut(name)) {

@@ -10,7 +10,7 @@ use ipu_ir::graph::{Graph, OpKind, ValueDef, ValueId};
 use crate::build::PlanError;
 use crate::build::columns::extents;
 use crate::cost::{AttentionGrids, PricedGemm, PricedGrid, gemm_plans};
-use crate::policy::Precision;
+use crate::policy::{AttentionFormats, Precision};
 use crate::recipe::{CastSite, Recipe};
 
 /// What an operation can choose from.
@@ -21,7 +21,11 @@ pub enum Choices {
         /// Where the left operand may be cast, the better first; none for F16 operands.
         sites: Vec<CastSite>,
     },
-    Attention(AttentionGrids),
+    Attention {
+        grids: AttentionGrids,
+        /// Cast sites that are to be decided: queries and keys, if they are F143.
+        casts: &'static [&'static str],
+    },
 }
 
 /// The operations that have a choice, in program order.
@@ -52,13 +56,26 @@ pub fn sweep(graph: &Graph, precision: &Precision, tiles: u32) -> Result<Sweep, 
                 let shape = &graph.value(*q).shape;
                 let extents = [shape[0], shape[1], graph.rows(*k), shape[2]];
                 let formats = precision.attention(&op.name);
-                Choices::Attention(AttentionGrids::new(extents, formats, tiles))
+                Choices::Attention {
+                    grids: AttentionGrids::new(extents, formats, tiles),
+                    casts: attention_casts(formats),
+                }
             }
             _ => continue,
         };
         found.push((op.name.clone(), choices));
     }
     Ok(found)
+}
+
+/// Operands of an attention whose cast site is decided; probabilities and values are cast where
+/// they are made.
+pub(crate) fn attention_casts(formats: AttentionFormats) -> &'static [&'static str] {
+    if formats.qk.is_f143() {
+        &["q", "k"]
+    } else {
+        &[]
+    }
 }
 
 /// Whether a value stands on row owners: there a cast before the copies is always legal.
@@ -88,13 +105,16 @@ pub fn recipe(sweep: &Sweep, limit: u32) -> Option<Recipe> {
                     recipe.cast.insert(format!("{name}.x"), *site);
                 }
             }
-            Choices::Attention(grids) => {
+            Choices::Attention { grids, casts } => {
                 let best = |grids: &[PricedGrid]| {
                     let rank = |grid: &&PricedGrid| (grid.bytes.saturating_sub(limit), **grid);
                     grids.iter().min_by_key(rank).map(|best| best.grid)
                 };
                 let plan = grids.plan(best(&grids.qk)?, best(&grids.pv)?);
                 recipe.attention.insert(name.clone(), plan);
+                for role in *casts {
+                    recipe.cast.insert(format!("{name}.{role}"), CastSite::Late);
+                }
             }
         }
     }

@@ -13,6 +13,8 @@ use ipu_package::{Dtype, Order};
 
 use super::heads::Shape;
 use super::{Builder, HomeView, PlanError, copy, layout, measure, tiling};
+use crate::policy::Format;
+use crate::recipe::CastSite;
 
 impl Builder<'_> {
     pub(super) fn attention(
@@ -87,7 +89,8 @@ impl Builder<'_> {
         Ok(shape)
     }
 
-    /// Q, K and V on their tiles, in F16.
+    /// Q and K on the tiles that multiply them, V on those that pack it. A late cast is made there, an
+    /// early one on rows of whole heads, from where F143 moves on.
     fn attention_operands(
         &mut self,
         name: &str,
@@ -99,31 +102,32 @@ impl Builder<'_> {
             logical: shape.depth,
             padded: shape.depth.next_multiple_of(shape.formats.qk.group()),
         };
-        let staged = [
-            (
-                "q",
-                Extent::plain(shape.queries),
-                depth,
-                shape.query_layout(),
-            ),
-            ("k", shape.keys, depth, shape.key_layout()),
-            (
-                "v",
-                shape.keys,
-                Extent::plain(shape.depth),
-                shape.value_layout(),
-            ),
+        let (queries, plain) = (Extent::plain(shape.queries), Extent::plain(shape.depth));
+        let early = ["q", "k"].map(|role| self.is_cast_early(name, role, shape.formats.qk));
+        let layouts = [
+            if early[0] {
+                shape.query_rows()
+            } else {
+                shape.query_layout(Dtype::F16)
+            },
+            if early[1] {
+                shape.value_layout()
+            } else {
+                shape.key_layout(Dtype::F16)
+            },
+            shape.value_layout(),
         ];
+        let extents = [(queries, depth), (shape.keys, depth), (shape.keys, plain)];
         let mut copies = Vec::new();
-        let tensors = [0, 1, 2].map(|index| {
-            let (role, rows, columns, layout) = &staged[index];
+        let [q, k, v] = [0, 1, 2].map(|index| {
             let home = self.home(values[index]);
+            let (rows, columns) = extents[index];
             let tensor = self.tensor(Tensor {
-                name: format!("{name}.{role}"),
+                name: format!("{name}.{}", ["q", "k", "v"][index]),
                 groups: shape.groups,
-                rows: *rows,
-                columns: *columns,
-                layout: *layout,
+                rows,
+                columns,
+                layout: layouts[index],
                 scale_exponent: 0,
                 storage: Storage::Transient,
             });
@@ -132,7 +136,36 @@ impl Builder<'_> {
             tensor
         });
         self.exchange(name, "heads", copies);
-        tensors
+        let format = shape.formats.qk;
+        let mut copies = Vec::new();
+        let on = [
+            shape.query_layout(format.dtype()),
+            shape.key_layout(format.dtype()),
+        ];
+        let [q, k] = [(q, early[0], on[0]), (k, early[1], on[1])].map(|(staged, early, layout)| {
+            let operand = self.cast_operand(name, staged, format);
+            if !early {
+                return operand;
+            }
+            let cast = self.mid.tensor(operand).clone();
+            let tensor = self.tensor(Tensor {
+                name: format!("{}.operand", cast.name),
+                layout,
+                ..cast
+            });
+            copies.push(copy(operand, tensor, View::SAME));
+            tensor
+        });
+        if !copies.is_empty() {
+            self.exchange(name, "QK operands", copies);
+        }
+        [q, k, v]
+    }
+
+    /// Whether the recipe casts an operand before it moves to the tiles that multiply it.
+    fn is_cast_early(&self, name: &str, role: &str, format: Format) -> bool {
+        let site = self.recipe.cast.get(&format!("{name}.{role}"));
+        format.is_f143() && site == Some(&CastSite::Early)
     }
 
     /// V with keys contiguous: 16 x 16 transposes on its row owners, with the cast if it is F143.
@@ -178,8 +211,6 @@ impl Builder<'_> {
     fn scores(&mut self, name: &str, q: TensorId, k: TensorId, shape: &Shape) -> TensorId {
         let qk = shape.plan.qk;
         let format = shape.formats.qk;
-        let q = self.cast_operand(name, q, format);
-        let k = self.cast_operand(name, k, format);
         let scores = self.tensor(Tensor {
             name: format!("{name}.scores"),
             groups: shape.groups,

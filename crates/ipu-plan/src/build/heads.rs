@@ -37,8 +37,22 @@ impl Shape {
         )
     }
 
+    /// Query rows of whole heads, one part to a tile.
+    pub fn query_rows(&self) -> Layout {
+        self.grouped(
+            (Dtype::F16, Order::Panels(16), MemoryClass::Standard),
+            Cuts::of(Split::new(self.plan.softmax_rows, 1)),
+            Cuts::WHOLE,
+            Owner {
+                group: 1,
+                row: (self.groups, 0),
+                ..Owner::default()
+            },
+        )
+    }
+
     /// Query rows, on every key column of the QK grid.
-    pub fn query_layout(&self) -> Layout {
+    pub fn query_layout(&self, dtype: Dtype) -> Layout {
         let qk = self.plan.qk;
         let owner = Owner {
             group: qk.tiles(),
@@ -49,22 +63,25 @@ impl Shape {
             },
             ..Owner::default()
         };
+        let order = Order::Panels(if dtype == Dtype::F143 { 32 } else { 16 });
         self.grouped(
-            (Dtype::F16, Order::Panels(16), MemoryClass::Standard),
+            (dtype, order, MemoryClass::Standard),
             Cuts::of(Split::new(qk.rows, 1)),
             Cuts::WHOLE,
             owner,
         )
     }
 
-    /// Keys in blocks, on every query row of the QK grid.
-    pub fn key_layout(&self) -> Layout {
+    /// Keys in blocks, on every query row of the QK grid; interleaved where the product reads them as
+    /// they are.
+    pub fn key_layout(&self, dtype: Dtype) -> Layout {
         let qk = self.plan.qk;
-        let class = if self.formats.qk.is_f143() {
-            MemoryClass::Standard
-        } else {
+        let class = if dtype == self.formats.qk.dtype() {
             MemoryClass::Interleaved
+        } else {
+            MemoryClass::Standard
         };
+        let order = Order::Blocks(if dtype == Dtype::F143 { 32 } else { 16 });
         let owner = Owner {
             group: qk.tiles(),
             row: (1, 0),
@@ -75,7 +92,7 @@ impl Shape {
             ..Owner::default()
         };
         self.grouped(
-            (Dtype::F16, Order::Blocks(16), class),
+            (dtype, order, class),
             Cuts::of(Split::new(qk.columns, 16)),
             Cuts::WHOLE,
             owner,
