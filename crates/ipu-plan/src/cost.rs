@@ -46,16 +46,23 @@ fn cast(elements: u32) -> u64 {
     330 + 2 * u64::from(elements.div_ceil(8))
 }
 
-/// Every legal grid of a GEMM, with the best result grid of each.
-pub fn gemm_plans(
-    rows: u32,
-    columns: u32,
-    inner: u32,
-    format: Format,
-    site: CastSite,
-    tiles: u32,
-) -> Vec<PricedGemm> {
-    let (column_units, inner_units) = (columns / 16, inner / format.group());
+/// A GEMM whose grids are priced.
+#[derive(Clone, Copy)]
+pub struct GemmShape {
+    pub rows: u32,
+    pub columns: u32,
+    pub inner: u32,
+    pub format: Format,
+    pub site: CastSite,
+    /// Columns that the cuts keep together.
+    pub column_grain: u32,
+}
+
+/// Every legal grid of a GEMM, with the best result grid of each, cheapest first.
+pub fn gemm_plans(shape: GemmShape, tiles: u32) -> Vec<PricedGemm> {
+    let rows = shape.rows;
+    let column_units = shape.columns / shape.column_grain;
+    let inner_units = shape.inner / shape.format.group();
     let mut plans = Vec::new();
     for inner_parts in 1..=inner_units.min(tiles) {
         let column_limit = column_units.min(tiles / inner_parts);
@@ -67,10 +74,11 @@ pub fn gemm_plans(
                     columns: column_parts,
                     inner: inner_parts,
                 };
-                plans.push(price(grid, [rows, column_units, inner_units], format, site));
+                plans.push(price(grid, shape));
             }
         }
     }
+    plans.sort_by_key(|plan| (plan.cycles, plan.plan.grid));
     plans
 }
 
@@ -80,14 +88,18 @@ fn distinct_parts(units: u32, limit: u32) -> impl Iterator<Item = u32> {
         .filter(move |parts| *parts == 1 || units.div_ceil(*parts) != units.div_ceil(*parts - 1))
 }
 
-fn price(
-    grid: Grid,
-    [rows, column_units, inner_units]: [u32; 3],
-    format: Format,
-    site: CastSite,
-) -> PricedGemm {
+fn price(grid: Grid, shape: GemmShape) -> PricedGemm {
+    let GemmShape {
+        rows,
+        format,
+        site,
+        column_grain,
+        ..
+    } = shape;
+    let column_units = shape.columns / column_grain;
+    let inner_units = shape.inner / format.group();
     let row_part = rows.div_ceil(grid.rows);
-    let column_part = column_units.div_ceil(grid.columns) * 16;
+    let column_part = column_units.div_ceil(grid.columns) * column_grain;
     let inner_part = inner_units.div_ceil(grid.inner) * format.group();
     let operand = format.dtype().bytes();
     let left = row_part * inner_part;
@@ -117,7 +129,7 @@ fn price(
     if grid.inner > 1 {
         let least = [rows / grid.rows, column_units / grid.columns];
         let elements;
-        (result, elements) = result_grid(grid.inner, least, row_part, column_part);
+        (result, elements) = result_grid(grid.inner, least, [row_part, column_part], column_grain);
         let staged = elements * 2 * grid.inner;
         cycles += PHASE_CYCLES + receive(staged) + reduce(elements, grid.inner);
         bytes = bytes.max(partial + staged + elements * 2);
@@ -130,11 +142,17 @@ fn price(
 }
 
 /// The result grid of at most `parts` pieces with the smallest largest piece.
-fn result_grid(parts: u32, least: [u32; 2], rows: u32, columns: u32) -> (ResultGrid, u32) {
+fn result_grid(
+    parts: u32,
+    least: [u32; 2],
+    [rows, columns]: [u32; 2],
+    column_grain: u32,
+) -> (ResultGrid, u32) {
     let mut best = (rows * columns, 1, 1);
     for column_parts in 1..=parts.min(least[1].max(1)) {
         let row_parts = (parts / column_parts).min(least[0].max(1));
-        let piece = rows.div_ceil(row_parts) * (columns / 16).div_ceil(column_parts) * 16;
+        let width = (columns / column_grain).div_ceil(column_parts) * column_grain;
+        let piece = rows.div_ceil(row_parts) * width;
         best = best.min((piece, row_parts, column_parts));
     }
     (
@@ -273,7 +291,15 @@ mod tests {
 
     #[test]
     fn every_swept_grid_leaves_no_part_empty() {
-        for plan in gemm_plans(729, 3456, 1152, Format::F143(-4), CastSite::Early, 1472) {
+        let shape = GemmShape {
+            rows: 729,
+            columns: 3456,
+            inner: 1152,
+            format: Format::F143(-4),
+            site: CastSite::Early,
+            column_grain: 16,
+        };
+        for plan in gemm_plans(shape, 1472) {
             let GemmPlan { grid, result } = plan.plan;
             assert!(grid.tiles() <= 1472 && result.rows * result.columns <= grid.inner);
             assert!(result.rows <= 729 / grid.rows && result.columns <= 216 / grid.columns);

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bounds::{Bounds, bounds};
 use crate::build::{PlanError, build, draft};
-use crate::cost::PricedGrid;
+use crate::cost::{PricedGemm, PricedGrid};
 use crate::policy::Precision;
 use crate::price::Prices;
 use crate::recipe::{CastSite, GemmPlan, Grid, Recipe};
@@ -98,7 +98,8 @@ pub fn candidates(
 
 /// One decision otherwise made.
 enum Change<'a> {
-    Gemm(&'a str, GemmPlan),
+    /// A grid, together with the cast site that it was ranked for.
+    Gemm((&'a str, GemmPlan), Option<(String, CastSite)>),
     Cast(String, CastSite),
     Qk(&'a str, Grid),
     Pv(&'a str, Grid),
@@ -157,12 +158,33 @@ impl Search<'_> {
         let mut decisions = Vec::new();
         for (name, choices) in self.sweep {
             match choices {
-                Choices::Gemm { plans, sites } => {
-                    let within = plans.iter().filter(|plan| plan.bytes <= limit);
-                    let plans = within.take(ALTERNATIVES);
-                    decisions.push(plans.map(|plan| Change::Gemm(name, plan.plan)).collect());
-                    let cast = |site: &CastSite| Change::Cast(format!("{name}.x"), *site);
-                    decisions.push(sites.iter().map(cast).collect());
+                Choices::Gemm {
+                    sites,
+                    reader,
+                    is_cast,
+                } => {
+                    let within = |plans: &'s [PricedGemm]| {
+                        let within = plans.iter().filter(|plan| plan.bytes <= limit);
+                        within
+                            .take(ALTERNATIVES)
+                            .map(|plan| (name.as_str(), plan.plan))
+                    };
+                    let mut changes = Vec::new();
+                    for (site, plans) in sites {
+                        let cast = is_cast.then(|| (format!("{name}.x"), *site));
+                        changes.extend(within(plans).map(|plan| Change::Gemm(plan, cast.clone())));
+                    }
+                    if let Some((site, early)) = reader {
+                        // The cast of the reader decides where this product may be cut.
+                        for (site_of, plans) in
+                            [(CastSite::Early, early), (CastSite::Late, &sites[0].1)]
+                        {
+                            let cast = Some((site.clone(), site_of));
+                            changes
+                                .extend(within(plans).map(|plan| Change::Gemm(plan, cast.clone())));
+                        }
+                    }
+                    decisions.push(changes);
                 }
                 Choices::Attention { grids, casts } => {
                     let within = |grids: &[PricedGrid], change: fn(&'s str, Grid) -> Change<'s>| {
@@ -187,8 +209,9 @@ impl Search<'_> {
     fn with(&self, recipe: &Recipe, change: &Change<'_>) -> Recipe {
         let mut recipe = recipe.clone();
         match change {
-            Change::Gemm(name, plan) => {
+            Change::Gemm((name, plan), cast) => {
                 recipe.gemm.insert((*name).to_owned(), *plan);
+                recipe.cast.extend(cast.clone());
             }
             Change::Cast(name, site) => {
                 recipe.cast.insert(name.clone(), *site);

@@ -9,17 +9,21 @@ use ipu_ir::graph::{Graph, OpKind, ValueDef, ValueId};
 
 use crate::build::PlanError;
 use crate::build::columns::extents;
-use crate::cost::{AttentionGrids, PricedGemm, PricedGrid, gemm_plans};
+use crate::build::gemm::cast_reader;
+use crate::cost::{AttentionGrids, GemmShape, PricedGemm, PricedGrid, gemm_plans};
 use crate::policy::{AttentionFormats, Precision};
 use crate::recipe::{CastSite, Recipe};
 
 /// What an operation can choose from.
 pub enum Choices {
     Gemm {
-        /// Cheapest first.
-        plans: Vec<PricedGemm>,
-        /// Where the left operand may be cast, the better first; none for F16 operands.
-        sites: Vec<CastSite>,
+        /// Where the left operand may be cast, the better first, with the grids of each, cheapest
+        /// first; for F16 operands one entry.
+        sites: Vec<(CastSite, Vec<PricedGemm>)>,
+        /// The cast site of the product that reads the result, and the grids for an early cast
+        /// there.
+        reader: Option<(String, Vec<PricedGemm>)>,
+        is_cast: bool,
     },
     Attention {
         grids: AttentionGrids,
@@ -39,18 +43,29 @@ pub fn sweep(graph: &Graph, precision: &Precision, tiles: u32) -> Result<Sweep, 
         let choices = match &op.kind {
             OpKind::Gemm { x, .. } => {
                 let format = precision.gemm(&op.name);
+                let shape = |site, column_grain| GemmShape {
+                    rows: graph.rows(op.results[0]),
+                    columns: extents[op.results[0].0 as usize].size(),
+                    inner: extents[x.0 as usize].size(),
+                    format,
+                    site,
+                    column_grain,
+                };
                 let sites = match (format.is_f143(), from_rows(graph, *x)) {
-                    (false, _) => Vec::new(),
+                    (false, _) => vec![CastSite::Late],
                     (true, true) => vec![CastSite::Early, CastSite::Late],
                     (true, false) => vec![CastSite::Late, CastSite::Early],
                 };
-                let site = sites.first().copied().unwrap_or(CastSite::Late);
-                let rows = graph.rows(op.results[0]);
-                let inner = extents[x.0 as usize].size();
-                let columns = extents[op.results[0].0 as usize].size();
-                let mut plans = gemm_plans(rows, columns, inner, format, site, tiles);
-                plans.sort_by_key(|plan| (plan.cycles, plan.plan.grid));
-                Choices::Gemm { plans, sites }
+                let reader = cast_reader(graph, precision, op.results[0]);
+                let reader = reader.filter(|_| extents[op.results[0].0 as usize].size() % 32 == 0);
+                let first = sites[0];
+                let plans = |site| (site, gemm_plans(shape(site, 16), tiles));
+                Choices::Gemm {
+                    sites: sites.into_iter().map(plans).collect(),
+                    reader: reader
+                        .map(|name| (format!("{name}.x"), gemm_plans(shape(first, 32), tiles))),
+                    is_cast: format.is_f143(),
+                }
             }
             OpKind::Attention { q, k, .. } => {
                 let shape = &graph.value(*q).shape;
@@ -95,13 +110,14 @@ pub fn recipe(sweep: &Sweep, limit: u32) -> Option<Recipe> {
     let mut recipe = Recipe::default();
     for (name, choices) in sweep {
         match choices {
-            Choices::Gemm { plans, sites } => {
+            Choices::Gemm { sites, is_cast, .. } => {
+                let (site, plans) = sites.first()?;
                 let best = plans.iter().min_by_key(|plan| {
                     let excess = plan.bytes.saturating_sub(limit);
                     (excess, plan.cycles, plan.plan.grid)
                 })?;
                 recipe.gemm.insert(name.clone(), best.plan);
-                if let Some(site) = sites.first() {
+                if *is_cast {
                     recipe.cast.insert(format!("{name}.x"), *site);
                 }
             }

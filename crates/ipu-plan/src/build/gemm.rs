@@ -10,15 +10,15 @@
 //! exchange can have, and the product reads them as they are. From panels it stays in panels.
 
 use ipu_ir::contract::MemoryClass;
-use ipu_ir::graph::ValueId;
+use ipu_ir::graph::{Graph, OpKind, ValueId};
 use ipu_ir::layout::{Cuts, Extent, Owner, Replicas, Split};
 use ipu_ir::mid::{Copy, Measure, ScalarRule, Storage, Tensor, TensorId, View};
 use ipu_package::{Dtype, Order};
 
 use super::grid::{GridStrides, home_parts, piece_tiling};
 use super::{Builder, HomeView, PlanError, copy, layout, measure, tiling};
-use crate::policy::Format;
-use crate::recipe::{CastSite, GemmPlan, Grid};
+use crate::policy::{Format, Precision};
+use crate::recipe::{CastSite, GemmPlan, Grid, Recipe};
 
 /// Bytes of the longest row of an inner part that the product reads in row-major order.
 const ROW_BYTES_MAX: u32 = 4096;
@@ -29,6 +29,8 @@ struct Shape {
     rows: Extent,
     columns: Extent,
     inner: Extent,
+    /// Columns that the cuts of the grid and of the result keep together.
+    column_grain: u32,
     /// First tile of the compute grid.
     base: u32,
 }
@@ -39,6 +41,34 @@ impl Shape {
         let panels = (self.inner.size() / self.format.group()).div_ceil(self.plan.grid.inner);
         32 * panels <= ROW_BYTES_MAX
     }
+}
+
+/// Columns that the cuts of a result keep together: whole panels of what is cast where it is made.
+fn column_grain(graph: &Graph, precision: &Precision, recipe: &Recipe, result: ValueId) -> u32 {
+    let reader = cast_reader(graph, precision, result).map(|name| format!("{name}.x"));
+    let site = reader.and_then(|site| recipe.cast.get(&site));
+    if site == Some(&CastSite::Early) {
+        32
+    } else {
+        16
+    }
+}
+
+/// The product that reads a value, through its bias and GELU, as F143.
+pub(crate) fn cast_reader<'g>(
+    graph: &'g Graph,
+    precision: &Precision,
+    value: ValueId,
+) -> Option<&'g str> {
+    graph.ops.iter().find_map(|op| match &op.kind {
+        OpKind::Gemm { x, .. } if *x == value && precision.gemm(&op.name).is_f143() => {
+            Some(op.name.as_str())
+        }
+        OpKind::Bias { x, .. } | OpKind::Gelu { x } if *x == value => {
+            cast_reader(graph, precision, op.results[0])
+        }
+        _ => None,
+    })
 }
 
 impl Builder<'_> {
@@ -72,6 +102,7 @@ impl Builder<'_> {
             rows: Extent::plain(self.graph.rows(result)),
             columns: self.columns[result.0 as usize],
             inner: self.columns[x.0 as usize],
+            column_grain: column_grain(self.graph, self.precision, self.recipe, result),
             base: self.grid_base(x),
         };
         let Grid {
@@ -97,7 +128,7 @@ impl Builder<'_> {
             return illegal(format!("grid {}: an inner part would be empty", plan.grid));
         }
         if !Split::new(rows, 1).fits(shape.rows.size())
-            || !Split::new(columns, 16).fits(shape.columns.size())
+            || !Split::new(columns, shape.column_grain).fits(shape.columns.size())
         {
             return illegal(format!("grid {}: a part would be empty", plan.grid));
         }
@@ -329,7 +360,7 @@ impl Builder<'_> {
         };
         let working = tiling(
             Split::WHOLE,
-            Cuts::of(Split::new(grid.columns, 16)),
+            Cuts::of(Split::new(grid.columns, shape.column_grain)),
             Cuts::of(Split::new(grid.inner, g)),
             Owner {
                 base: shape.base,
@@ -388,7 +419,7 @@ impl Builder<'_> {
                 tiling(
                     Split::new(grid.inner, 1),
                     Cuts::of(Split::new(grid.rows, 1)),
-                    Cuts::of(Split::new(grid.columns, 16)),
+                    Cuts::of(Split::new(grid.columns, shape.column_grain)),
                     Owner {
                         base: shape.base,
                         group: strides.inner,
@@ -446,7 +477,7 @@ impl Builder<'_> {
         if grid.inner == 1 {
             return partials;
         }
-        let pieces = piece_tiling(shape.plan, shape.base);
+        let pieces = piece_tiling(shape.plan, shape.column_grain, shape.base);
         let staging = self.tensor(Tensor {
             name: format!("{name}.staging"),
             groups: grid.inner,

@@ -23,7 +23,7 @@ impl GridStrides {
 }
 
 /// Pieces of the result: each block of the compute grid cut by the result grid.
-pub(super) fn piece_tiling(plan: GemmPlan, base: u32) -> Tiling {
+pub(super) fn piece_tiling(plan: GemmPlan, column_grain: u32, base: u32) -> Tiling {
     let strides = GridStrides::of(plan.grid);
     let ResultGrid { rows, columns } = plan.result;
     tiling(
@@ -33,8 +33,8 @@ pub(super) fn piece_tiling(plan: GemmPlan, base: u32) -> Tiling {
             inner: Split::new(rows, 1),
         },
         Cuts {
-            outer: Split::new(plan.grid.columns, 16),
-            inner: Split::new(columns, 16),
+            outer: Split::new(plan.grid.columns, column_grain),
+            inner: Split::new(columns, column_grain),
         },
         Owner {
             base,

@@ -8,7 +8,7 @@
 
 mod attention;
 pub(crate) mod columns;
-mod gemm;
+pub(crate) mod gemm;
 mod grid;
 mod heads;
 mod rows;
