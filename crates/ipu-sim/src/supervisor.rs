@@ -94,14 +94,18 @@ impl Tile {
                 self.pending = None;
                 return Ok(Stop::Row { address: self.pc });
             }
-            if let Some(stop) = self.run_block::<DATA>(&block, &mut budget)? {
+            let stop = match self.tracer {
+                None => self.run_block::<DATA, false>(&block, &mut budget)?,
+                Some(_) => self.run_block::<DATA, true>(&block, &mut budget)?,
+            };
+            if let Some(stop) = stop {
                 self.pending = None;
                 return Ok(stop);
             }
         }
     }
 
-    fn run_block<const DATA: bool>(
+    fn run_block<const DATA: bool, const TRACED: bool>(
         &mut self,
         block: &Block,
         budget: &mut u64,
@@ -122,12 +126,7 @@ impl Tile {
             if program {
                 self.steps.visit(self.pc, self.time);
             }
-            if !DATA && let Some(pending) = &mut self.pending {
-                let context = &self.supervisor;
-                pending
-                    .recorder
-                    .line(SUPERVISOR, line, context, &self.memory);
-            }
+            self.follow::<DATA, TRACED>(line, block);
             *budget -= 1;
             let next = match line.kind {
                 LineKind::Control(false) if line.main.op == Op::Row => {
@@ -170,6 +169,27 @@ impl Tile {
             }
         }
         Ok(None)
+    }
+
+    /// Tell what follows the tile that a line issues.
+    #[inline(always)]
+    fn follow<const DATA: bool, const TRACED: bool>(&mut self, line: &Line, block: &Block) {
+        let context = &self.supervisor;
+        if !DATA && let Some(pending) = &mut self.pending {
+            let recorder = &mut pending.recorder;
+            recorder.line(SUPERVISOR, line, context, &self.memory);
+        }
+        if TRACED {
+            let (mut cycle, pc) = (self.issue(line), self.pc);
+            if let Op::PutCoefficients64 | Op::PutCoefficients128 = line.main.op {
+                cycle = self.free_cycle(cycle.max(self.control.coefficient_load_ready));
+            }
+            let first = ((pc - block.address) / 4) as usize;
+            let words = [first, first + 1].map(|at| block.words.get(at).copied().unwrap_or(0));
+            if let Some(tracer) = &mut self.tracer {
+                tracer.issue(cycle, ContextId::Supervisor, pc, words, &self.supervisor);
+            }
+        }
     }
 
     /// The cycle at which an instruction issues.
@@ -399,6 +419,10 @@ impl Tile {
             .supervisor
             .m(base)
             .wrapping_add(unit.wrapping_mul(micro.imm as u32));
+        if let Some(tracer) = &mut self.tracer {
+            // A launch changes no register of the supervisor.
+            tracer.settle(ContextId::Supervisor, &self.supervisor);
+        }
         let worker = &mut self.workers[k];
         worker.m[12] = self.control.worker_base[k];
         worker.m[13] = vertex;
@@ -417,6 +441,7 @@ impl Tile {
             memory: &mut self.memory,
             coefficients: &mut self.coefficients,
             recorder: self.pending.as_mut().map(|pending| &mut pending.recorder),
+            tracer: self.tracer.as_mut(),
         };
         let done = match launch.run::<DATA>(worker, &mut shared) {
             Ok(done) => done,
