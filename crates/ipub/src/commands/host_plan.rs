@@ -72,7 +72,7 @@ fn packets_of(slots: &BTreeMap<u32, u32>, direction: Direction, slice: &HostSlic
             Direction::ToTile => HOST_STAGING,
             Direction::ToHost => slice.address,
         },
-        // A reader of packages checks that each tile has a slot.
+        // A tile without a slot is a fault that the checker of packages tells.
         host_offset: slot_offset(slots.get(&slice.tile).copied().unwrap_or(0)),
         bytes: slice.bytes,
     };
