@@ -17,7 +17,6 @@ use crate::code::{Block, Line, LineKind, broken};
 use crate::context::scale_from_bits;
 use crate::exec::{self, BranchOp, Shared, undefined_control};
 use crate::fault::{ContextId, DeviceFault, Exec, FaultKind, HostFault, Use};
-use crate::memo::record::SUPERVISOR;
 use crate::op::{Micro, Op};
 use crate::tile::{Live, Sent, Tile, WORKER_COUNT, exchange_register};
 use crate::worker::{Launch, branch};
@@ -171,30 +170,9 @@ impl Tile {
         Ok(None)
     }
 
-    /// Tell what follows the tile that a line issues.
-    #[inline(always)]
-    fn follow<const DATA: bool, const TRACED: bool>(&mut self, line: &Line, block: &Block) {
-        let context = &self.supervisor;
-        if !DATA && let Some(pending) = &mut self.pending {
-            let recorder = &mut pending.recorder;
-            recorder.line(SUPERVISOR, line, context, &self.memory);
-        }
-        if TRACED {
-            let (mut cycle, pc) = (self.issue(line), self.pc);
-            if let Op::PutCoefficients64 | Op::PutCoefficients128 = line.main.op {
-                cycle = self.free_cycle(cycle.max(self.control.coefficient_load_ready));
-            }
-            let first = ((pc - block.address) / 4) as usize;
-            let words = [first, first + 1].map(|at| block.words.get(at).copied().unwrap_or(0));
-            if let Some(tracer) = &mut self.tracer {
-                tracer.issue(cycle, ContextId::Supervisor, pc, words, &self.supervisor);
-            }
-        }
-    }
-
     /// The cycle at which an instruction issues.
     #[inline(always)]
-    fn issue(&self, line: &Line) -> u64 {
+    pub(crate) fn issue(&self, line: &Line) -> u64 {
         let mut earliest = self.time;
         let mut reads = line.reads;
         while reads != 0 {
@@ -206,7 +184,7 @@ impl Tile {
     }
 
     /// The first cycle from `earliest` on whose slot no worker holds.
-    fn free_cycle(&self, earliest: u64) -> u64 {
+    pub(crate) fn free_cycle(&self, earliest: u64) -> u64 {
         if earliest >= self.live_end {
             return earliest;
         }

@@ -8,11 +8,14 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::code::{Block, Line};
 use crate::context::Context;
 use crate::fault::ContextId;
 use crate::matrix::LANES;
+use crate::memo::record::SUPERVISOR;
 use crate::numeric::{Lanes, NanOnOverflow, Portable};
-use crate::tile::WORKER_COUNT;
+use crate::op::Op;
+use crate::tile::{Tile, WORKER_COUNT};
 
 /// One issue of one context.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +89,38 @@ impl Tracer {
         pending.issued.changed_a = changed(&pending.a, &state.a);
         let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
         sink(&pending.issued);
+    }
+}
+
+impl Tile {
+    /// Tell what follows the tile that its supervisor issues a line.
+    #[inline(always)]
+    pub(crate) fn follow<const DATA: bool, const TRACED: bool>(
+        &mut self,
+        line: &Line,
+        block: &Block,
+    ) {
+        if !DATA && let Some(pending) = &mut self.pending {
+            let (recorder, context) = (&mut pending.recorder, &self.supervisor);
+            recorder.line(SUPERVISOR, line, context, &self.memory);
+        }
+        if TRACED {
+            self.trace(line, block);
+        }
+    }
+
+    /// Tell the tracer that the supervisor issues a line.
+    #[cold]
+    fn trace(&mut self, line: &Line, block: &Block) {
+        let (mut cycle, pc) = (self.issue(line), self.pc);
+        if let Op::PutCoefficients64 | Op::PutCoefficients128 = line.main.op {
+            cycle = self.free_cycle(cycle.max(self.control.coefficient_load_ready));
+        }
+        let first = ((pc - block.address) / 4) as usize;
+        let words = [first, first + 1].map(|at| block.words.get(at).copied().unwrap_or(0));
+        if let Some(tracer) = &mut self.tracer {
+            tracer.issue(cycle, ContextId::Supervisor, pc, words, &self.supervisor);
+        }
     }
 }
 

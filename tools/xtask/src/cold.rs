@@ -15,15 +15,14 @@ use crate::{Failure, USAGE, root};
 const MINUTE: f64 = 60.0;
 const KIB: f64 = 1_024.0;
 const MIB: f64 = KIB * KIB;
-const GIB: f64 = KIB * MIB;
 
 /// Accepted of every target.
-const PEAK_GIB_MAX: f64 = 16.0;
-const STORE_GIB_MAX: f64 = 1.0;
-const PACKAGE_MIB_MAX: f64 = 64.0;
+const PEAK_MIB_MAX: f64 = 16.0 * KIB;
+const STORE_BYTES_MAX: f64 = KIB * MIB;
+const PACKAGE_BYTES_MAX: f64 = 64.0 * MIB;
 const NULL_SECONDS_MAX: f64 = 0.5;
 /// Accepted for one image, and for two.
-const TABLE_KIB_MAX: [f64; 2] = [80.0, 96.0];
+const TABLE_BYTES_MAX: [f64; 2] = [80.0 * KIB, 96.0 * KIB];
 /// Accepted of the full tower: the beginning of its name, seconds in all, seconds of planning.
 const SECONDS_MAX: [(&str, f64, f64); 2] = [
     ("siglip27-bs1", 12.0 * MINUTE, 3.0 * MINUTE),
@@ -41,6 +40,14 @@ struct Figure {
     value: f64,
     unit: &'static str,
     most: Option<f64>,
+}
+
+impl Figure {
+    /// A value of this figure: seconds to the millisecond, all else whole.
+    fn shown(&self, value: f64) -> String {
+        let decimals = if self.unit == "s" { 3 } else { 0 };
+        format!("{value:.decimals$} {}", self.unit)
+    }
 }
 
 /// A build that is measured.
@@ -113,18 +120,19 @@ impl Bench {
             figures.push(figure(&name, sum, "s", bound.map(|bound| bound.2)));
         }
         if let Some(bytes) = ran.peak_bytes {
-            let peak = bytes as f64 / GIB;
-            figures.push(figure("peak memory", peak, "GiB", Some(PEAK_GIB_MAX)));
+            let peak = bytes as f64 / MIB;
+            figures.push(figure("peak memory", peak, "MiB", Some(PEAK_MIB_MAX)));
         }
-        let growth = self.world.store_bytes()? as f64 / GIB;
-        figures.push(figure("store growth", growth, "GiB", Some(STORE_GIB_MAX)));
+        let growth = self.world.store_bytes()? as f64;
+        let most = Some(STORE_BYTES_MAX);
+        figures.push(figure("store growth", growth, "bytes", most));
         if let Some(bytes) = results["package"]["file_bytes"].as_f64() {
-            let most = Some(PACKAGE_MIB_MAX);
-            figures.push(figure("model.ipuexe", bytes / MIB, "MiB", most));
+            let most = Some(PACKAGE_BYTES_MAX);
+            figures.push(figure("model.ipuexe", bytes, "bytes", most));
         }
         if let Some(bytes) = results["exchange"]["table_bytes_max"].as_f64() {
-            let most = Some(table_kib_max(results));
-            figures.push(figure("exchange table", bytes / KIB, "KiB", most));
+            let most = Some(table_bytes_max(results));
+            figures.push(figure("exchange table", bytes, "bytes", most));
         }
         Ok(figures)
     }
@@ -150,9 +158,9 @@ impl Bench {
     }
 }
 
-fn table_kib_max(results: &Value) -> f64 {
+fn table_bytes_max(results: &Value) -> f64 {
     let batch = results["batch"].as_u64().unwrap_or(1);
-    TABLE_KIB_MAX[usize::from(batch > 1)]
+    TABLE_BYTES_MAX[usize::from(batch > 1)]
 }
 
 /// The table; a failure names the figures above their bounds.
@@ -161,18 +169,16 @@ fn tell(name: &str, figures: &[Figure]) -> Result<(), Failure> {
     println!("| --- | ---: | ---: | --- |");
     let mut missed = Vec::new();
     for figure in figures {
-        let Figure {
-            name, value, unit, ..
-        } = figure;
         let (accepted, verdict) = match figure.most {
             None => (String::new(), ""),
-            Some(most) if *value <= most => (format!("{most} {unit}"), "kept"),
+            Some(most) if figure.value <= most => (figure.shown(most), "kept"),
             Some(most) => {
-                missed.push(name.as_str());
-                (format!("{most} {unit}"), "missed")
+                missed.push(figure.name.as_str());
+                (figure.shown(most), "missed")
             }
         };
-        println!("| {name} | {value:.3} {unit} | {accepted} | {verdict} |");
+        let (name, value) = (&figure.name, figure.shown(figure.value));
+        println!("| {name} | {value} | {accepted} | {verdict} |");
     }
     match missed.is_empty() {
         true => Ok(()),

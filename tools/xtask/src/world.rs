@@ -20,7 +20,7 @@ use crate::{Failure, root};
 const FOLDERS: [&str; 3] = ["models", "rules", "kernels"];
 
 /// How often the memory of a command is looked at.
-const LOOK: Duration = Duration::from_millis(20);
+const LOOK: Duration = Duration::from_millis(2);
 
 /// A copy of the workspace with an empty store.
 pub struct World {
