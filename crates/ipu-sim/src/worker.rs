@@ -133,17 +133,28 @@ impl Launch<'_> {
         shared: &mut Shared,
     ) -> Result<Launched, WorkerFault> {
         if shared.tracer.is_some() {
-            let done = self.interpret::<DATA, Traced>(w, shared);
-            if let Some(tracer) = &mut shared.tracer {
-                tracer.settle(ContextId::Worker(self.index), w);
-            }
-            return done;
+            return self.run_traced::<DATA>(w, shared);
         }
         #[cfg(target_arch = "x86_64")]
         if DATA && crate::vector::has_wide_vectors() {
             return crate::vector::run_wide(self, w, shared);
         }
         self.interpret::<DATA, Portable>(w, shared)
+    }
+
+    /// Run to the exit, telling each issue.
+    #[cold]
+    #[inline(never)]
+    fn run_traced<const DATA: bool>(
+        &self,
+        w: &mut Context,
+        shared: &mut Shared,
+    ) -> Result<Launched, WorkerFault> {
+        let done = self.interpret::<DATA, Traced>(w, shared);
+        if let Some(tracer) = &mut shared.tracer {
+            tracer.settle(ContextId::Worker(self.index), w);
+        }
+        done
     }
 
     /// The interpreter, compiled for the vector width of its caller.
