@@ -112,3 +112,33 @@ fn open_files() -> Vec<PathBuf> {
     let links = entries.flatten().map(|entry| fs::read_link(entry.path()));
     links.flatten().collect()
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_unfinished_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        for name in ["tmp", "artifacts", "mine"] {
+            fs::create_dir(path(name)).unwrap();
+        }
+        writes_in(&path("tmp"));
+        scratch(&path("mine"));
+        let part = format!("artifacts/.model.{}.part", std::process::id());
+        let open = ["tmp/w1", &part, "artifacts/model"].map(|name| fs::File::create(path(name)));
+        let finished = ["tmp/other", "artifacts/.model.1.part", "mine/inputs"];
+        for name in finished {
+            fs::write(path(name), b"").unwrap();
+        }
+        remove_unfinished();
+        for gone in ["tmp/w1", &part, "mine"] {
+            assert!(!path(gone).exists(), "{gone}");
+        }
+        for kept in ["tmp/other", "artifacts/.model.1.part", "artifacts/model"] {
+            assert!(path(kept).exists(), "{kept}");
+        }
+        drop(open);
+    }
+}
