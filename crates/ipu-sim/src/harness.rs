@@ -15,6 +15,7 @@ use crate::code::{Block, CodeMap};
 use crate::fault::{ContextId, DeviceFault, Exec, FaultKind, Use};
 use crate::supervisor::{RETURN_ADDRESS, Stop, zone};
 use crate::tile::{Tile, WORKER_COUNT};
+use crate::trace::{Sink, Tracer};
 
 /// Where the harness's own code is fetched from. It stands in no memory.
 const SAMPLER: u32 = SRAM_BASE - 0x200;
@@ -46,6 +47,8 @@ pub struct TileRun {
     /// Address of the frame of the next call.
     frame: u32,
     data: bool,
+    /// Is told the issues of calls.
+    trace: Option<Sink>,
 }
 
 /// What a call did.
@@ -83,12 +86,19 @@ impl TileRun {
             tile,
             frame: 0,
             data: true,
+            trace: None,
         })
     }
 
     /// Time calls only: no value of the A file is computed or stored.
     pub fn without_data(&mut self) -> &mut TileRun {
         self.data = false;
+        self
+    }
+
+    /// Tell a sink every issue of the calls that follow, those of the sampler excepted.
+    pub fn trace(&mut self, sink: Sink) -> &mut TileRun {
+        self.trace = Some(sink);
         self
     }
 
@@ -166,7 +176,7 @@ impl TileRun {
             self.tile.ready[0] = ready;
             self.tile.time += ipu_target::issue::SUPERVISOR_ISSUE;
         }
-        self.go(entry)?;
+        self.traced(entry)?;
         let issues = self.tile.issues.total;
         let launches = self.tile.issues.launches.take().unwrap_or_default();
         self.go(SAMPLER)?;
@@ -195,6 +205,22 @@ impl TileRun {
         self.tile.code = code.with(stub);
         let result = self.call(STUB);
         self.tile.code = code;
+        result
+    }
+
+    /// One call, told to the sink if there is one.
+    fn traced(&mut self, entry: u32) -> Result<(), Box<DeviceFault>> {
+        let Some(sink) = &self.trace else {
+            return self.go(entry);
+        };
+        let tracer = Tracer::new(Arc::clone(sink));
+        let fuse_copies = self.tile.fuse_copies;
+        (self.tile.tracer, self.tile.fuse_copies) = (Some(tracer), false);
+        let result = self.go(entry);
+        self.tile.fuse_copies = fuse_copies;
+        if let Some(mut tracer) = self.tile.tracer.take() {
+            tracer.settle(ContextId::Supervisor, &self.tile.supervisor);
+        }
         result
     }
 

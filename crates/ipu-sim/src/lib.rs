@@ -24,6 +24,7 @@ pub mod session;
 mod skip;
 pub mod supervisor;
 pub mod tile;
+pub mod trace;
 #[cfg(target_arch = "x86_64")]
 mod vector;
 pub mod worker;

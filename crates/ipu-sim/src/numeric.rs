@@ -97,6 +97,8 @@ pub fn narrow4(values: [f32; 4], overflow: NanOnOverflow) -> u64 {
 /// Conversions of four lanes, in portable code or with instructions of the processor. All give the
 /// same results, except for the bits of a NaN that stays F32.
 pub trait Lanes {
+    /// Whether each issue is told to a tracer; loops are then not fused.
+    const TRACED: bool = false;
     fn widen4(bits: u64) -> [f32; 4];
     fn narrow4(values: [f32; 4], overflow: NanOnOverflow) -> u64;
     /// `acc[g] += sum over k of x[g][k] * rows[k]`, ascending k. Products are exact in F32: fused

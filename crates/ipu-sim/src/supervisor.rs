@@ -17,7 +17,6 @@ use crate::code::{Block, Line, LineKind, broken};
 use crate::context::scale_from_bits;
 use crate::exec::{self, BranchOp, Shared, undefined_control};
 use crate::fault::{ContextId, DeviceFault, Exec, FaultKind, HostFault, Use};
-use crate::memo::record::SUPERVISOR;
 use crate::op::{Micro, Op};
 use crate::tile::{Live, Sent, Tile, WORKER_COUNT, exchange_register};
 use crate::worker::{Launch, branch};
@@ -94,14 +93,18 @@ impl Tile {
                 self.pending = None;
                 return Ok(Stop::Row { address: self.pc });
             }
-            if let Some(stop) = self.run_block::<DATA>(&block, &mut budget)? {
+            let stop = match self.tracer {
+                None => self.run_block::<DATA, false>(&block, &mut budget)?,
+                Some(_) => self.run_block::<DATA, true>(&block, &mut budget)?,
+            };
+            if let Some(stop) = stop {
                 self.pending = None;
                 return Ok(stop);
             }
         }
     }
 
-    fn run_block<const DATA: bool>(
+    fn run_block<const DATA: bool, const TRACED: bool>(
         &mut self,
         block: &Block,
         budget: &mut u64,
@@ -122,12 +125,7 @@ impl Tile {
             if program {
                 self.steps.visit(self.pc, self.time);
             }
-            if !DATA && let Some(pending) = &mut self.pending {
-                let context = &self.supervisor;
-                pending
-                    .recorder
-                    .line(SUPERVISOR, line, context, &self.memory);
-            }
+            self.follow::<DATA, TRACED>(line, block);
             *budget -= 1;
             let next = match line.kind {
                 LineKind::Control(false) if line.main.op == Op::Row => {
@@ -174,7 +172,7 @@ impl Tile {
 
     /// The cycle at which an instruction issues.
     #[inline(always)]
-    fn issue(&self, line: &Line) -> u64 {
+    pub(crate) fn issue(&self, line: &Line) -> u64 {
         let mut earliest = self.time;
         let mut reads = line.reads;
         while reads != 0 {
@@ -186,7 +184,7 @@ impl Tile {
     }
 
     /// The first cycle from `earliest` on whose slot no worker holds.
-    fn free_cycle(&self, earliest: u64) -> u64 {
+    pub(crate) fn free_cycle(&self, earliest: u64) -> u64 {
         if earliest >= self.live_end {
             return earliest;
         }
@@ -399,6 +397,10 @@ impl Tile {
             .supervisor
             .m(base)
             .wrapping_add(unit.wrapping_mul(micro.imm as u32));
+        if let Some(tracer) = &mut self.tracer {
+            // A launch changes no register of the supervisor.
+            tracer.settle(ContextId::Supervisor, &self.supervisor);
+        }
         let worker = &mut self.workers[k];
         worker.m[12] = self.control.worker_base[k];
         worker.m[13] = vertex;
@@ -417,6 +419,7 @@ impl Tile {
             memory: &mut self.memory,
             coefficients: &mut self.coefficients,
             recorder: self.pending.as_mut().map(|pending| &mut pending.recorder),
+            tracer: self.tracer.as_mut(),
         };
         let done = match launch.run::<DATA>(worker, &mut shared) {
             Ok(done) => done,

@@ -17,6 +17,7 @@ use crate::fault::{ContextId, DeviceFault, FaultKind};
 use crate::matrix::Coefficients;
 use crate::memo::{Calls, Memo, Pending};
 use crate::memory::Memory;
+use crate::trace::Tracer;
 
 /// Number of worker contexts.
 pub const WORKER_COUNT: usize = WORKERS as usize;
@@ -163,6 +164,8 @@ pub struct Tile {
     /// The call that is recorded.
     pub pending: Option<Box<Pending>>,
     pub calls: Calls,
+    /// Is told each issue outside rows.
+    pub tracer: Option<Tracer>,
 }
 
 impl Tile {
@@ -189,6 +192,7 @@ impl Tile {
             memo: None,
             pending: None,
             calls: Calls::default(),
+            tracer: None,
         }
     }
 

@@ -11,9 +11,10 @@ use ipu_target::issue::WORKER_PERIOD;
 use crate::code::{Block, CodeMap, Line, LineKind, broken};
 use crate::context::Context;
 use crate::exec::{BranchOp, Shared, aux, commit, main, undefined_control};
-use crate::fault::{Exec, FaultKind, Use};
+use crate::fault::{ContextId, Exec, FaultKind, Use};
 use crate::numeric::{Lanes, Portable};
 use crate::op::{Micro, Op};
+use crate::trace::Traced;
 
 /// Issues after which a launch counts as one that never ends.
 pub const ISSUES_MAX: u64 = 1 << 34;
@@ -71,18 +72,89 @@ fn line_at(target: u32, base: u32, lines: &[Line]) -> Option<usize> {
     (offset & 3 == 0 && index < lines.len()).then_some(index)
 }
 
+/// Where the next issue stands: its words, its address, the issues before it.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    words: &'a [u32],
+    pc: u32,
+    issues: u64,
+}
+
+impl<'a> Place<'a> {
+    #[inline(always)]
+    fn new(block: &'a Block, line: usize, issues: u64) -> Place<'a> {
+        Place {
+            words: &block.words[line..],
+            pc: block.address + 4 * line as u32,
+            issues,
+        }
+    }
+
+    /// The bundle with this number from here.
+    #[inline(always)]
+    fn bundle(self, k: usize) -> Place<'a> {
+        Place {
+            words: &self.words[2 * k..],
+            pc: self.pc + 8 * k as u32,
+            ..self
+        }
+    }
+
+    fn pair(self) -> [u32; 2] {
+        [0, 1].map(|index| self.words.get(index).copied().unwrap_or(0))
+    }
+}
+
 impl Launch<'_> {
+    /// Tell what follows the launch that a line issues.
+    #[inline(always)]
+    fn follow<const DATA: bool, V: Lanes>(
+        &self,
+        line: &Line,
+        at: Place<'_>,
+        w: &Context,
+        shared: &mut Shared,
+    ) {
+        if !DATA && let Some(recorder) = &mut shared.recorder {
+            recorder.line(self.index.into(), line, w, shared.memory);
+        }
+        if V::TRACED
+            && let Some(tracer) = &mut shared.tracer
+        {
+            let cycle = self.start + WORKER_PERIOD * at.issues;
+            tracer.issue(cycle, ContextId::Worker(self.index), at.pc, at.pair(), w);
+        }
+    }
+
     /// Run to the exit. With `DATA` false no value of the A file is computed.
     pub fn run<const DATA: bool>(
         &self,
         w: &mut Context,
         shared: &mut Shared,
     ) -> Result<Launched, WorkerFault> {
+        if shared.tracer.is_some() {
+            return self.run_traced::<DATA>(w, shared);
+        }
         #[cfg(target_arch = "x86_64")]
         if DATA && crate::vector::has_wide_vectors() {
             return crate::vector::run_wide(self, w, shared);
         }
         self.interpret::<DATA, Portable>(w, shared)
+    }
+
+    /// Run to the exit, telling each issue.
+    #[cold]
+    #[inline(never)]
+    fn run_traced<const DATA: bool>(
+        &self,
+        w: &mut Context,
+        shared: &mut Shared,
+    ) -> Result<Launched, WorkerFault> {
+        let done = self.interpret::<DATA, Traced>(w, shared);
+        if let Some(tracer) = &mut shared.tracer {
+            tracer.settle(ContextId::Worker(self.index), w);
+        }
+        done
     }
 
     /// The interpreter, compiled for the vector width of its caller.
@@ -124,9 +196,7 @@ impl Launch<'_> {
             recorder.enter(block.kind);
         }
         while let Some(line) = lines.get(i) {
-            if !DATA && let Some(recorder) = &mut shared.recorder {
-                recorder.line(self.index.into(), line, w, shared.memory);
-            }
+            self.follow::<DATA, V>(line, Place::new(block, i, done.issues), w, shared);
             let issues = u64::from(line.issues);
             match line.kind {
                 LineKind::Main => {
@@ -162,7 +232,8 @@ impl Launch<'_> {
                         },
                         Flow::Repeat { count, bundles } => {
                             let body = body(lines, base, i, bundles).map_err(at(i))?;
-                            let spent = self.repeat::<DATA, V>(body, count, w, shared);
+                            let from = Place::new(block, i, done.issues + issues);
+                            let spent = self.repeat::<DATA, V>((body, from), count, w, shared);
                             done.issues += spent.map_err(|(k, kind)| at(i + 2 * k)(kind))?;
                             i += 2 * bundles;
                         }
@@ -328,30 +399,31 @@ impl Launch<'_> {
     #[inline(always)]
     fn repeat<const DATA: bool, V: Lanes>(
         &self,
-        body: &[Line],
+        (body, mut from): (&[Line], Place<'_>),
         count: u32,
         w: &mut Context,
         shared: &mut Shared,
     ) -> Result<u64, (usize, Box<FaultKind>)> {
         let issues: u64 = body.iter().step_by(2).map(|l| u64::from(l.issues)).sum();
-        if !DATA && crate::skip::can_advance(body) {
+        if !DATA && !V::TRACED && crate::skip::can_advance(body) {
             if let Some(recorder) = &mut shared.recorder {
                 recorder.body(self.index.into(), body, count, w, shared.memory);
             }
             crate::skip::advance(body, count, w);
             return Ok(issues * u64::from(count));
         }
-        let fused = if DATA {
+        let fused = if DATA && !V::TRACED {
             crate::fused::run::<V>(body, count, w, shared)
         } else {
             0
         };
         for _ in fused..count {
             for (k, line) in body.iter().step_by(2).enumerate() {
-                if !DATA && let Some(recorder) = &mut shared.recorder {
-                    recorder.line(self.index.into(), line, w, shared.memory);
-                }
+                self.follow::<DATA, V>(line, from.bundle(k), w, shared);
                 both::<DATA, V>(line, w, shared).map_err(|kind| (k, kind))?;
+                if V::TRACED {
+                    from.issues += u64::from(line.issues);
+                }
             }
         }
         Ok(issues * u64::from(count))

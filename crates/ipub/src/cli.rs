@@ -106,8 +106,16 @@ pub struct Run {
     #[command(flatten)]
     pub target: TargetArgs,
     /// One or more inputs, one after another, as npy
-    #[arg(long, value_name = "FILE.npy")]
-    pub input: PathBuf,
+    #[arg(
+        long,
+        value_name = "FILE.npy",
+        conflicts_with = "images",
+        required_unless_present = "images"
+    )]
+    pub input: Option<PathBuf>,
+    /// A PNG or JPEG image; several times for several images
+    #[arg(long = "image", value_name = "FILE")]
+    pub images: Vec<PathBuf>,
     /// Where outputs go, as npy
     #[arg(short, long, value_name = "OUT.npy")]
     pub output: Option<PathBuf>,
@@ -176,7 +184,10 @@ pub struct Tile {
     /// Write memory into a file afterwards
     #[arg(long, value_name = "ADDRESS+LENGTH=FILE")]
     pub dump: Vec<String>,
-    /// As JSON
+    /// Write a line for each issue into a file: cycle, context, address, instruction, registers
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// As JSON; of a trace, JSON lines
     #[arg(long)]
     pub json: bool,
 }

@@ -1,4 +1,5 @@
-//! Exit codes and the last words of a failing command. Nothing else decides them.
+//! Exit codes and the last words of a failing command. Nothing else decides them, but for a process
+//! that is told to stop (`signals`).
 
 use std::process::ExitCode;
 

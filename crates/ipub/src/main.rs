@@ -7,19 +7,25 @@ mod files;
 mod open;
 mod results;
 mod screen;
+mod signals;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
 fn main() -> ExitCode {
+    signals::install();
     let filter = tracing_subscriber::EnvFilter::try_from_env("IPUB_LOG");
     if let Ok(filter) = filter {
         let log = tracing_subscriber::fmt().with_env_filter(filter);
         log.with_writer(std::io::stderr).init();
     }
     match cli::Cli::try_parse() {
-        Ok(cli) => exit::finish(commands::dispatch(cli)),
+        Ok(cli) => {
+            let outcome = commands::dispatch(cli);
+            signals::hold_if_ending();
+            exit::finish(outcome)
+        }
         Err(error) => exit::command_line(&error),
     }
 }

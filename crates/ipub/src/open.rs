@@ -8,6 +8,7 @@ use ipub_store::Store;
 
 use crate::cli::TargetArgs;
 use crate::files::absolute;
+use crate::signals;
 
 /// The workspace around the current folder.
 pub fn workspace() -> Result<Workspace, Diagnostic> {
@@ -22,6 +23,7 @@ pub fn engine() -> Result<Engine, Diagnostic> {
         return Err(Diagnostic::usage(message).help("the device is c600"));
     };
     let store = Store::open(&workspace.cache_dir)?;
+    signals::writes_in(&store.dir().join("tmp"));
     Engine::new(workspace, store, ipub_stages::stages(), device)
 }
 

@@ -156,6 +156,29 @@ fn damaged_packages_are_refused() {
         .fails(1, &["absent.ipuexe"]);
 }
 
+#[test]
+fn stages_refuse_damaged_packages() {
+    let world = World::new();
+    world.build(&["--until", "package"]);
+    let args = ["stage", "time", "--in", "in", "--out", "out"];
+    let filled = [&args[..], &["--from", TINY]].concat();
+    world.ipub(&filled).succeeds();
+    fs::remove_dir_all(world.path("out")).unwrap();
+    let file = world.path("in/inputs/package");
+    let bytes = fs::read(&file).unwrap();
+    for length in [0, 9, bytes.len() / 2, bytes.len() - 1] {
+        fs::write(&file, &bytes[..length]).unwrap();
+        world.ipub(&args).fails(1, &["package"]);
+        assert!(!world.path("out/outputs").exists());
+    }
+    let mut altered = bytes.clone();
+    altered[bytes.len() / 2] ^= 1;
+    fs::write(&file, altered).unwrap();
+    world.ipub(&args).fails(1, &["package"]);
+    fs::write(&file, bytes).unwrap();
+    world.ipub(&args).succeeds();
+}
+
 /// The header of a safetensors file, changed, before the same data.
 fn with_header(file: &[u8], change: impl Fn(String) -> String) -> Vec<u8> {
     let length = u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;

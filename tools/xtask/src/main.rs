@@ -1,14 +1,18 @@
 //! Checks of the tree and benchmarks, for the people who work on it.
 //!
 //! `cargo xtask tidy` holds the tree to its laws, `cargo xtask kernels` writes the table of kernel
-//! cycles, `cargo xtask bench` times passes and the simulator.
+//! cycles, `cargo xtask bench` times passes, the simulator and whole builds, `cargo xtask same`
+//! builds targets in several ways and compares.
 
 mod bench;
+mod cold;
 mod kernels;
+mod same;
 mod source;
 mod target;
 mod tidy;
 mod tile;
+mod world;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -27,7 +31,13 @@ cargo xtask kernels [--check]
 cargo xtask bench TARGET [--runs N] [--until plan|place|emit|time|sim]
     time the passes of a target of models/BUILD.toml, such as siglip-tiny
 cargo xtask bench issues [--seconds S] [--record K181|K006|K104|K196]
-    simulator speed of one core on kernels back to back";
+    simulator speed of one core on kernels back to back
+cargo xtask bench cold|null TARGET [--until STAGE] [--set KEY=VALUE] [--jobs N]
+    the real build in an empty store, and again with nothing to do, beside what is accepted;
+    null: only the latter
+cargo xtask same [TARGET]... [--until STAGE]
+    digests of every stage from two folders, 1 and 2 threads, debug and release, with and without
+    vector loops; any difference fails";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -35,7 +45,9 @@ fn main() -> ExitCode {
     let result = match words.split_first() {
         Some((&"tidy", rest)) => tidy::run(rest),
         Some((&"kernels", rest)) => kernels::run(rest),
+        Some((&"bench", [which @ ("cold" | "null"), rest @ ..])) => cold::run(which, rest),
         Some((&"bench", rest)) => bench::run(rest),
+        Some((&"same", rest)) => same::run(rest),
         _ => Err(USAGE.into()),
     };
     match result {

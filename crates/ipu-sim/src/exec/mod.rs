@@ -29,6 +29,7 @@ use crate::memo::record::Recorder;
 use crate::memory::Memory;
 use crate::numeric::Lanes;
 use crate::op::{Micro, Op, Spread};
+use crate::trace::Tracer;
 
 /// What the contexts of a tile share.
 pub struct Shared<'a> {
@@ -36,6 +37,8 @@ pub struct Shared<'a> {
     pub coefficients: &'a mut Coefficients,
     /// Follows what decides the path, in runs without data.
     pub recorder: Option<&'a mut Recorder>,
+    /// Is told each issue.
+    pub tracer: Option<&'a mut Tracer>,
 }
 
 /// Result of an auxiliary operation: up to two words and a taint bit for each.

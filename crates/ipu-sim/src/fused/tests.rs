@@ -115,6 +115,7 @@ fn compare<V: Lanes>(amp: &str, second: bool, count: u32, poison: Option<u32>) -
         memory: &mut memory,
         coefficients: &mut coefficients,
         recorder: None,
+        tracer: None,
     };
     let done = run::<V>(&body, count, &mut w, &mut shared);
     interpret(&body, count - done, &mut w, &mut shared);
@@ -122,6 +123,7 @@ fn compare<V: Lanes>(amp: &str, second: bool, count: u32, poison: Option<u32>) -
         memory: &mut memory2,
         coefficients: &mut coefficients2,
         recorder: None,
+        tracer: None,
     };
     interpret(&body, count, &mut w2, &mut shared2);
     assert_eq!((w.m, w.m_taint, w.a_taint), (w2.m, w2.m_taint, w2.a_taint));

@@ -8,6 +8,7 @@ use ipub_base::{Bytes, Diagnostic};
 use ipub_store::Record;
 use serde_json::{Value, json};
 
+use super::host_plan;
 use crate::cli::Inspect;
 use crate::exit::Outcome;
 use crate::{files, open};
@@ -103,6 +104,7 @@ fn summary(package: &Package) -> Value {
         "outputs": tensors(Role::Output),
         "parameters": tensors(Role::Parameter),
         "bindings": package.bindings.len(),
+        "host": host_plan::document(package),
         "steps": package.steps.iter().map(|step| {
             json!({ "operation": step.operation, "label": step.label, "kind": step.kind })
         }).collect::<Vec<_>>(),
@@ -146,6 +148,9 @@ fn print(document: &Value) {
         }
     }
     row("bindings", document["bindings"].to_string());
+    for (name, text) in host_plan::rows(&document["host"]) {
+        row(name, text);
+    }
     for step in document["steps"].as_array().into_iter().flatten() {
         let (operation, label) = (text(&step["operation"]), text(&step["label"]));
         row(

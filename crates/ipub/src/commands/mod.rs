@@ -7,11 +7,14 @@ mod disasm;
 mod doctor;
 mod explain;
 mod fixture;
+mod host_plan;
+mod images;
 mod inspect;
 mod run;
 mod stage;
 mod targets;
 mod tile;
+mod trace;
 mod weights;
 
 use crate::cli::{Cache, Cli, Command, Fixture, Weights};

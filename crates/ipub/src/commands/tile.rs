@@ -1,5 +1,6 @@
 //! `ipub tile`: an assembled program on one simulated tile.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use ipu_emit::link::{Placed, link};
@@ -10,6 +11,7 @@ use ipub_base::{Diagnostic, DiagnosticKind};
 use ipub_stages::object_file::read_object;
 use serde_json::json;
 
+use super::trace::Trace;
 use crate::cli::{Tile, Who};
 use crate::exit::Outcome;
 use crate::files::{self, number};
@@ -18,25 +20,43 @@ pub fn tile(args: &Tile) -> Outcome {
     let bytes = files::read(&args.object)?;
     let object = read_object(&bytes)
         .map_err(|why| Diagnostic::usage(format!("{}: {why}", args.object.display())))?;
-    let (code, entry) = linked(args, &object)?;
+    let Program {
+        code,
+        entry,
+        symbols,
+    } = linked(args, &object)?;
     let mut tile = TileRun::new(&code).map_err(|kind| access("the code", &kind))?;
     load(args, &mut tile)?;
     for set in &args.sets {
         set_register(args, &mut tile, set)?;
     }
+    let trace = args.trace.as_deref();
+    let trace = trace.map(|path| Trace::new(path, args.json, symbols));
+    let trace = trace.transpose()?;
+    if let Some(trace) = &trace {
+        tile.trace(trace.sink());
+    }
     let result = match args.who {
         Who::Supervisor => tile.call(entry),
         Who::Worker => tile.call_worker(entry),
     };
+    // A trace up to the fault is worth most.
+    let written = trace.map_or(Ok(()), Trace::finish);
     let result = result.map_err(|fault| device_fault(&fault))?;
+    written?;
     dump(args, &tile)?;
     show(args, &result);
     Ok(())
 }
 
-type Code = Vec<(u32, Vec<u32>)>;
+struct Program {
+    code: Vec<(u32, Vec<u32>)>,
+    entry: u32,
+    /// Names by address.
+    symbols: BTreeMap<u32, String>,
+}
 
-fn linked(args: &Tile, object: &Object) -> Result<(Code, u32), Diagnostic> {
+fn linked(args: &Tile, object: &Object) -> Result<Program, Diagnostic> {
     let addresses = object.addresses_from(number(&args.base)?);
     let placed = Placed { object, addresses };
     let refuse = |why: String| Diagnostic::usage(format!("{}: {why}", args.object.display()));
@@ -54,7 +74,12 @@ fn linked(args: &Tile, object: &Object) -> Result<(Code, u32), Diagnostic> {
         let words = words.map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
         (segment.address, words.collect())
     });
-    Ok((code.collect(), entry as u32))
+    let names = linked.symbols[0].iter();
+    Ok(Program {
+        code: code.collect(),
+        entry: entry as u32,
+        symbols: names.map(|(name, at)| (*at as u32, name.clone())).collect(),
+    })
 }
 
 fn load(args: &Tile, tile: &mut TileRun) -> Outcome {
