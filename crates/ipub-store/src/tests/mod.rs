@@ -1,0 +1,3 @@
+//! Tests of the protocols: kills at every step, and power loss after every write.
+
+pub(crate) mod recorder;
