@@ -9,7 +9,8 @@ macro_rules! fail_point {
 }
 pub(crate) use fail_point;
 
-/// A child process dies where `IPUB_STORE_KILL` (`name` or `name:count`) says, and appends each
+/// A child process dies where `IPUB_STORE_KILL` (`name:count`, or
+/// `*:count` for any point) says, and appends each
 /// point that it passes to the file `IPUB_STORE_POINTS`.
 #[cfg(test)]
 pub(crate) fn reached(name: &str) {
@@ -28,13 +29,11 @@ pub(crate) fn reached(name: &str) {
     let Ok(plan) = std::env::var("IPUB_STORE_KILL") else {
         return;
     };
-    let (at, due) = match plan.split_once(':') {
-        Some((at, due)) => (at, due.parse().unwrap()),
-        None => (plan.as_str(), 1),
-    };
-    if at == name {
+    let (at, due) = plan.split_once(':').unwrap();
+    let due: usize = due.parse().unwrap();
+    if at == name || at == "*" {
         let mut counts = COUNTS.lock().unwrap();
-        let count = counts.entry(name.to_owned()).or_default();
+        let count = counts.entry(at.to_owned()).or_default();
         *count += 1;
         if *count == due {
             // Neither destructors nor buffers: as a kill.
