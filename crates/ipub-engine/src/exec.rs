@@ -193,7 +193,13 @@ impl<'a> Execution<'a> {
             return Ok(result);
         }
         for _ in 0..=REMAKES_MAX {
-            let claim = self.engine.store.claim(key.digest)?;
+            let claim = self.engine.store.claim_telling(key.digest, || {
+                self.events.event(&Event::StageWaits {
+                    label: self.label.to_owned(),
+                    rule: node.rule.name.clone(),
+                    key: key.digest,
+                });
+            })?;
             // Another process may have run it while we waited for the claim.
             if let Some(result) = self.look_up(node, key.digest)? {
                 return Ok(result);
@@ -214,7 +220,9 @@ impl<'a> Execution<'a> {
 
     /// The result that the store has for `key`.
     fn look_up(&self, node: &Node, key: Digest) -> Result<Option<StageResult>, StageFailure> {
-        let Some(record) = self.engine.store.get_record(key)? else {
+        let record = self.engine.store.get_record(key)?;
+        self.engine.tell_notes(self.events);
+        let Some(record) = record else {
             return Ok(None);
         };
         match &record.outcome {

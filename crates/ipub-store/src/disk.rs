@@ -23,10 +23,10 @@ macro_rules! recorded {
     }};
 }
 
-/// A new file in `tmp`, whose name begins with `owner`. It is removed when dropped.
+/// A new file in `tmp`, whose name begins with `w` and `owner`. It is removed when dropped.
 pub(crate) fn temporary(tmp: &Path, owner: &str) -> io::Result<tempfile::NamedTempFile> {
     let mut builder = tempfile::Builder::new();
-    let prefix = format!("{owner}.");
+    let prefix = format!("w{owner}.");
     builder.prefix(&prefix);
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));

@@ -26,7 +26,7 @@ use crate::walk;
 /// can share a store.
 const PREFIX: &str = "index-v2.";
 
-/// How the name of an index begins that is being made.
+/// The owner of an index that is being made.
 const BEGUN: &str = "index";
 
 const SCHEMA: &str = "
@@ -236,7 +236,9 @@ fn remove_older(dir: &Path, number: u64) {
 /// Removes what killed processes began: the lock on the renewal is held.
 fn remove_begun(tmp: &Path) {
     for entry in fs::read_dir(tmp).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with(BEGUN) {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix('w'));
+        if owner.is_some_and(|owner| owner.starts_with(BEGUN)) {
             let _ = fs::remove_file(entry.path());
         }
     }

@@ -126,10 +126,8 @@ fn sweep_tmp(dir: &Path, dead: &[String]) {
     };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let is_dead = dead
-            .iter()
-            .any(|id| name.strip_prefix(id.as_str()).is_some());
+        let owner = name.to_str().and_then(|name| name.strip_prefix('w'));
+        let is_dead = owner.is_some_and(|owner| dead.iter().any(|id| owner.starts_with(id)));
         let age = entry
             .metadata()
             .ok()
