@@ -155,7 +155,9 @@ impl Store {
             }
             for blob in record.blobs() {
                 named.insert(blob.digest);
-                let is_whole = sizes.get(&blob.digest).is_some_and(|&size| size == blob.stored);
+                let is_whole = sizes
+                    .get(&blob.digest)
+                    .is_some_and(|&size| size == blob.stored);
                 // One that was put, or put again, meanwhile is whole.
                 if !is_whole && !self.has_output(blob) {
                     faults.insert(incomplete(&record, &blob.name, blob.digest));

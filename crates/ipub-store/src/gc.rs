@@ -250,7 +250,9 @@ fn choose(survey: &Survey, live: Live, limits: Limits, room_percent: u64) -> Cho
             continue;
         }
         let idle = now.saturating_sub(held.used_ms);
-        let is_old = limits.age_max.is_some_and(|max| u128::from(idle) > max.as_millis());
+        let is_old = limits
+            .age_max
+            .is_some_and(|max| u128::from(idle) > max.as_millis());
         if !is_old && goal.is_none_or(|goal| left <= goal) {
             continue;
         }

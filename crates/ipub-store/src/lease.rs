@@ -99,9 +99,7 @@ pub(crate) fn live(store: &Path) -> Result<Live> {
     let mut live = Live { keys, since };
     for path in list(store)? {
         let fail = |source| StoreError::io("read", &path, source);
-        let found = File::open(&path).and_then(|file| {
-            Ok((is_dead(&file)?, fs::read(&path)?))
-        });
+        let found = File::open(&path).and_then(|file| Ok((is_dead(&file)?, fs::read(&path)?)));
         match found {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(fail(error)),

@@ -53,7 +53,11 @@ impl fmt::Display for StoreNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BlobDamaged { digest, why } => {
-                write!(f, "blob {} was damaged ({why}) and has been removed", digest.short())
+                write!(
+                    f,
+                    "blob {} was damaged ({why}) and has been removed",
+                    digest.short()
+                )
             }
             Self::RecordIncomplete {
                 key,

@@ -96,11 +96,7 @@ impl World {
     #[track_caller]
     fn check(&self, kill: &str) {
         let store = Store::open(self.store()).unwrap();
-        for name in KEPT
-            .map(str::to_owned)
-            .into_iter()
-            .chain(self.reported())
-        {
+        for name in KEPT.map(str::to_owned).into_iter().chain(self.reported()) {
             assert!(has(&store, &name), "{kill}: {name} is lost");
         }
         for name in OLD.iter().chain(&["torn-blob", "torn-record", "imported"]) {

@@ -201,7 +201,11 @@ fn a_power_loss_after_any_write_loses_nothing_that_was_reported() {
             if let Keeps::Some(_) = keeps {
                 fs::write(to.join("index-v2.9.sqlite"), &index).unwrap();
             }
-            check(&to, &reported, &format!("operation {at}, {op:?}, {keeps:?}"));
+            check(
+                &to,
+                &reported,
+                &format!("operation {at}, {op:?}, {keeps:?}"),
+            );
             fs::remove_dir_all(&to).unwrap();
         }
     }
