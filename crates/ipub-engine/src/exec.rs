@@ -193,13 +193,7 @@ impl<'a> Execution<'a> {
             return Ok(result);
         }
         for _ in 0..=REMAKES_MAX {
-            let claim = self.engine.store.claim_telling(key.digest, || {
-                self.events.event(&Event::StageWaits {
-                    label: self.label.to_owned(),
-                    rule: node.rule.name.clone(),
-                    key: key.digest,
-                });
-            })?;
+            let claim = self.claim(&node.rule.name, key.digest)?;
             // Another process may have run it while we waited for the claim.
             if let Some(result) = self.look_up(node, key.digest)? {
                 return Ok(result);
@@ -220,9 +214,7 @@ impl<'a> Execution<'a> {
 
     /// The result that the store has for `key`.
     fn look_up(&self, node: &Node, key: Digest) -> Result<Option<StageResult>, StageFailure> {
-        let record = self.engine.store.get_record(key)?;
-        self.engine.tell_notes(self.events);
-        let Some(record) = record else {
+        let Some(record) = self.recorded(key)? else {
             return Ok(None);
         };
         match &record.outcome {

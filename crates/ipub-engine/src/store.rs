@@ -1,11 +1,12 @@
 //! What a build does for its store besides reading and writing: it tells what the store met, and
 //! applies the limits at the end.
 
-use ipub_base::Bytes;
-use ipub_store::GcReport;
+use ipub_base::{Bytes, Digest};
+use ipub_store::{Claim, GcReport, Record, StoreError};
 
 use crate::engine::Engine;
 use crate::event::{Event, EventSink};
+use crate::exec::Execution;
 
 /// Results that were used within this time are in use, as far as a limit should be concerned.
 const WORKING_SET_MS: u64 = 24 * 3600 * 1000;
@@ -26,6 +27,23 @@ impl Engine {
             Err(error) => tell(events, format!("nothing was evicted: {error}"), true),
         }
         self.tell_notes(events);
+    }
+}
+
+impl Execution<'_> {
+    /// The record of `key`, if it holds; tells why one does not.
+    pub(crate) fn recorded(&self, key: Digest) -> Result<Option<Record>, StoreError> {
+        let record = self.engine.store.get_record(key)?;
+        self.engine.tell_notes(self.events);
+        Ok(record)
+    }
+
+    /// Claims the action `key`; tells if that means to wait for another process.
+    pub(crate) fn claim(&self, rule: &str, key: Digest) -> Result<Claim, StoreError> {
+        self.engine.store.claim_telling(key, || {
+            let (label, rule) = (self.label.to_owned(), rule.to_owned());
+            self.events.event(&Event::StageWaits { label, rule, key });
+        })
     }
 }
 

@@ -215,20 +215,35 @@ impl Store {
             return Err(refused("it does not begin as an archive of ipub"));
         }
         let records = read_records(&mut from)?;
-        let mut sizes = BTreeMap::new();
-        for blob in records.iter().flat_map(Record::blobs) {
-            sizes.insert(blob.digest, blob.size);
+        let (sizes, bytes) = announced(&records, bytes_max)?;
+        let stored = self.import_blobs(&mut from, &sizes)?;
+        end(&mut from)?;
+        if let Some(lost) = sizes.keys().find(|digest| !stored.contains_key(digest)) {
+            return Err(refused(format!("blob {lost} is announced and not there")));
         }
-        let bytes = sizes
-            .values()
-            .try_fold(0u64, |sum, size| sum.checked_add(*size));
-        match bytes {
-            Some(bytes) if bytes <= bytes_max => {}
-            _ => {
-                let why = format!("its blobs would hold more than {bytes_max} bytes");
-                return Err(refused(why));
+        let mut count = ArchiveCount {
+            blobs: stored.len() as u64,
+            bytes,
+            ..ArchiveCount::default()
+        };
+        for mut record in records {
+            if self.get_record(record.key)?.is_none() {
+                record.set_stored(&stored);
+                "import".clone_into(&mut record.provenance.executed);
+                self.put_record(&record)?;
             }
+            count.records += 1;
+            fail_point!("import.record");
         }
+        Ok(count)
+    }
+
+    /// Stores the blobs of an archive; gives how long their files are.
+    fn import_blobs<R: Read>(
+        &self,
+        from: &mut Checked<R>,
+        sizes: &BTreeMap<Digest, u64>,
+    ) -> Result<BTreeMap<Digest, u64>> {
         let mut stored = BTreeMap::new();
         for _ in 0..from.number(COUNT_MAX, "the number of blobs")? {
             let digest = from.digest("a blob's digest")?;
@@ -245,34 +260,35 @@ impl Store {
             stored.insert(digest, self.put_output("", &content)?.stored);
             fail_point!("import.blob");
         }
-        let sum = from.hasher.finish();
-        if from.digest("the digest at its end")? != sum {
-            return Err(refused("the digest at its end does not fit"));
+        Ok(stored)
+    }
+}
+
+/// The sizes of all blobs that the records name, and their sum.
+fn announced(records: &[Record], bytes_max: u64) -> Result<(BTreeMap<Digest, u64>, u64)> {
+    let blobs = records.iter().flat_map(Record::blobs);
+    let sizes: BTreeMap<_, _> = blobs.map(|blob| (blob.digest, blob.size)).collect();
+    let sum = |sum: u64, size: &u64| sum.checked_add(*size);
+    match sizes.values().try_fold(0, sum) {
+        Some(bytes) if bytes <= bytes_max => Ok((sizes, bytes)),
+        _ => {
+            let why = format!("its blobs would hold more than {bytes_max} bytes");
+            Err(refused(why))
         }
-        let mut rest = [0];
-        match from.from.read(&mut rest) {
-            Ok(0) => {}
-            Ok(_) => return Err(refused("more follows after its end")),
-            Err(error) => return Err(refused(format!("its end: {error}"))),
-        }
-        if let Some(lost) = sizes.keys().find(|digest| !stored.contains_key(digest)) {
-            return Err(refused(format!("blob {lost} is announced and not there")));
-        }
-        let mut count = ArchiveCount {
-            blobs: stored.len() as u64,
-            bytes: bytes.unwrap_or(0),
-            ..ArchiveCount::default()
-        };
-        for mut record in records {
-            if self.get_record(record.key)?.is_none() {
-                record.set_stored(&stored);
-                "import".clone_into(&mut record.provenance.executed);
-                self.put_record(&record)?;
-            }
-            count.records += 1;
-            fail_point!("import.record");
-        }
-        Ok(count)
+    }
+}
+
+/// The digest at the end must fit, and nothing may follow.
+fn end<R: Read>(from: &mut Checked<R>) -> Result<()> {
+    let sum = from.hasher.finish();
+    if from.digest("the digest at its end")? != sum {
+        return Err(refused("the digest at its end does not fit"));
+    }
+    let mut rest = [0];
+    match from.from.read(&mut rest) {
+        Ok(0) => Ok(()),
+        Ok(_) => Err(refused("more follows after its end")),
+        Err(error) => Err(refused(format!("its end: {error}"))),
     }
 }
 

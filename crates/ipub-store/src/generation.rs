@@ -108,7 +108,9 @@ pub(crate) fn rebuild(
         };
         return Ok((generation, None));
     }
-    let number = newest.map_or(1, |newest| newest + 1);
+    // A helper file that was left without its index must not meet another one.
+    let last = generations(dir, true)?.into_iter().max();
+    let number = last.map_or(1, |last| last + 1);
     let records = fill(dir, &path(dir, number))?;
     fail_point!("index.renamed");
     remove_older(dir, number);
@@ -204,25 +206,28 @@ fn connect(dir: &Path, number: u64) -> rusqlite::Result<Connection> {
 }
 
 fn newest(dir: &Path) -> Result<Option<u64>> {
-    Ok(generations(dir)?.into_iter().max())
+    Ok(generations(dir, false)?.into_iter().max())
 }
 
-fn generations(dir: &Path) -> Result<Vec<u64>> {
+/// The numbers of all indexes, or of all that have an index or a helper file of SQLite.
+fn generations(dir: &Path, helpers: bool) -> Result<Vec<u64>> {
     let fail = |source| StoreError::io("list", dir, source);
     let mut numbers = Vec::new();
     for entry in fs::read_dir(dir).map_err(fail)? {
         let name = entry.map_err(fail)?.file_name();
-        let number = name
-            .to_str()
-            .and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(".sqlite"));
-        numbers.extend(number.and_then(|number| number.parse::<u64>().ok()));
+        let parts = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        if let Some((number, rest)) = parts.and_then(|parts| parts.split_once('.'))
+            && (rest == "sqlite" || (helpers && rest.starts_with("sqlite-")))
+        {
+            numbers.extend(number.parse::<u64>().ok());
+        }
     }
     Ok(numbers)
 }
 
 /// Removes all but generation `number` and the one before it. What stays is only in the way.
 fn remove_older(dir: &Path, number: u64) {
-    for old in generations(dir).unwrap_or_default() {
+    for old in generations(dir, true).unwrap_or_default() {
         if old + 1 < number {
             for suffix in ["", "-wal", "-shm"] {
                 let mut name = path(dir, old).into_os_string();
