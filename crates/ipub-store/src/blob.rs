@@ -114,7 +114,7 @@ impl Store {
     /// Removes a blob's file if it is damaged; gives its content if it is not.
     pub(crate) fn drop_if_damaged(&self, digest: Digest) -> Result<Option<Vec<u8>>> {
         let trash = Trash::lock(&self.dir)?;
-        let Some(hidden) = trash.hide(&self.blob_path(digest))? else {
+        let Some(hidden) = trash.hide(self.blob_path(digest))? else {
             return Ok(None);
         };
         let at = hidden.path().to_path_buf();

@@ -249,7 +249,7 @@ impl Store {
     /// Removes the file of a record if it is damaged. Whether there is none now.
     fn drop_damaged_record(&self, key: Digest) -> Result<bool> {
         let trash = Trash::lock(&self.dir)?;
-        let Some(hidden) = trash.hide(&self.record_path(key))? else {
+        let Some(hidden) = trash.hide(self.record_path(key))? else {
             return Ok(true);
         };
         let at = hidden.path();

@@ -57,13 +57,6 @@ pub(crate) fn persist(file: tempfile::NamedTempFile, to: &Path) -> io::Result<Fi
     )
 }
 
-pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    recorded!(
-        fs::rename(from, to),
-        Op::Rename(from.to_path_buf(), to.to_path_buf())
-    )
-}
-
 /// A second name for a file; an error if the name is taken.
 pub(crate) fn link(from: &Path, to: &Path) -> io::Result<()> {
     recorded!(

@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::Store;
 use crate::error::Result;
 use crate::fail::fail_point;
-use crate::generation::now_ms;
+use crate::generation::{key_of, now_ms};
 use crate::index::Count;
 use crate::lease::{self, Live};
 use crate::survey::Survey;
@@ -147,26 +147,24 @@ impl Store {
             blobs: 0,
             ..report
         };
-        let mut gone = BTreeSet::new();
-        let mut hidden = Vec::new();
-        for &key in &keys {
-            match trash.hide(&self.record_path(key))? {
-                Some(file) => hidden.push((key, file)),
-                None => _ = gone.insert(key),
-            }
-        }
+        let files = keys.iter().map(|key| self.record_path(*key)).collect();
+        let hidden = trash.hide_all(files)?;
         fail_point!("gc.hidden");
         let keys: Vec<_> = keys.into_iter().collect();
         self.index.delete_records(&keys)?;
         fail_point!("gc.unlisted");
         // Who looked for one of these before it was hidden has it in its lease by now.
         let now_live = lease::live(&self.dir)?;
-        for (key, file) in hidden {
-            if now_live.keys.contains(&key) || file.written() >= fresh {
+        // Those without a file had only a row.
+        let mut gone: BTreeSet<_> = keys.into_iter().collect();
+        for file in hidden {
+            let key = key_of(file.from());
+            let is_used = key.is_some_and(|key| now_live.keys.contains(&key));
+            if is_used || file.written() >= fresh {
                 file.restore()?;
+                key.map(|key| gone.remove(&key));
             } else {
                 file.remove()?;
-                gone.insert(key);
             }
         }
         report.records = gone.len() as u64;
@@ -178,21 +176,19 @@ impl Store {
                 false => named.extend(held.record.blobs().iter().map(|blob| blob.digest)),
             }
         }
-        for (digest, blob) in &survey.blobs {
-            if named.contains(digest) || blob.written >= fresh {
-                continue;
-            }
-            let Some(file) = trash.hide(&self.blob_path(*digest))? else {
-                continue;
-            };
+        let blobs = survey.blobs.iter();
+        let free = blobs.filter(|(digest, blob)| !named.contains(digest) && blob.written < fresh);
+        let files = free.map(|(digest, _)| self.blob_path(*digest)).collect();
+        for file in trash.hide_all(files)? {
             // It may have been put again after it was looked at.
             if file.written() >= fresh {
                 file.restore()?;
-            } else {
-                file.remove()?;
-                report.blobs += 1;
-                report.bytes_after -= blob.size;
+                continue;
             }
+            let blob = key_of(file.from()).and_then(|digest| survey.blobs.get(&digest));
+            report.blobs += 1;
+            report.bytes_after -= blob.map_or(0, |blob| blob.size);
+            file.remove()?;
         }
         fail_point!("gc.blobs");
         self.recount()?;

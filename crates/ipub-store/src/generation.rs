@@ -11,12 +11,12 @@ use std::str::FromStr as _;
 use std::time::Duration;
 
 use ipub_base::Digest;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::disk;
 use crate::error::{Result, StoreError};
 use crate::fail::fail_point;
-use crate::index::{Count, failure, insert, is_damage, set_count, set_last_key};
+use crate::index::{Count, failure, insert, set_count, set_last_key};
 use crate::lease::nanos;
 use crate::note::StoreNote;
 use crate::record::Record;
@@ -72,8 +72,9 @@ pub(crate) fn open(dir: &Path, check: bool) -> Result<(Generation, Option<StoreN
             }
             Some(fault) => fault,
         },
-        Err(error) if is_damage(&error) || !path(dir, number).is_file() => error.to_string(),
-        Err(error) => return Err(failure(dir, error)),
+        // It may be sound, and opened later.
+        Err(error) if is_passing(&error) => return Err(failure(dir, error)),
+        Err(error) => error.to_string(),
     };
     rebuild(dir, Some(number), &why)
 }
@@ -193,6 +194,14 @@ pub(crate) fn fault(connection: &Connection) -> Option<String> {
         Ok(_) => Some("tables are missing".to_owned()),
         Err(error) => Some(error.to_string()),
     }
+}
+
+fn is_passing(error: &rusqlite::Error) -> bool {
+    use ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull, OutOfMemory};
+    matches!(
+        error.sqlite_error_code(),
+        Some(DatabaseBusy | DatabaseLocked | DiskFull | OutOfMemory)
+    )
 }
 
 fn connect(dir: &Path, number: u64) -> rusqlite::Result<Connection> {

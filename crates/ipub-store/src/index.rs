@@ -333,12 +333,9 @@ fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
 /// Whether the error says that the index itself is unusable.
 pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     match error {
-        rusqlite::Error::SqliteFailure(error, message) => match error.code {
-            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => true,
-            // A missing table or column: the schema was lost, with the version number intact.
-            ErrorCode::Unknown => message
-                .as_deref()
-                .is_some_and(|text| text.starts_with("no such")),
+        rusqlite::Error::SqliteFailure(error, _) => match error.code {
+            // Every statement is fixed: one that is no longer valid means that the schema was lost.
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown => true,
             _ => false,
         },
         rusqlite::Error::InvalidColumnType(..)

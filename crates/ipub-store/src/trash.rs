@@ -1,6 +1,6 @@
 //! Taking files out of the store without losing one that somebody just put there.
 //!
-//! A file is first hidden: renamed into `trash/`. What is hidden can no longer be found by a new
+//! A file is first hidden: it gets a name in `trash/` and loses its own. What is hidden can no longer be found by a new
 //! reader, and is looked at once more; only then it is removed, or else put back. Readers that find
 //! a blob neither in its place nor damaged look into the trash as well. What a killed process left
 //! hidden is put back.
@@ -52,18 +52,47 @@ impl Trash {
     }
 
     /// Hides the file `from`; `None` if it is not there.
-    pub(crate) fn hide(&self, from: &Path) -> Result<Option<Hidden>> {
-        fail_point!("trash.hide");
-        let at = self.dir.join(flat_name(from));
-        match disk::rename(from, &at) {
-            Ok(()) => {
-                fail_point!("trash.hidden");
-                let from = from.to_path_buf();
-                Ok(Some(Hidden { from, at }))
+    pub(crate) fn hide(&self, from: PathBuf) -> Result<Option<Hidden>> {
+        Ok(self.hide_all(vec![from])?.pop())
+    }
+
+    /// Hides those of the files that are there. Each has its name in the trash for good before it
+    /// loses the other: a power loss in between must not take both.
+    pub(crate) fn hide_all(&self, files: Vec<PathBuf>) -> Result<Vec<Hidden>> {
+        let mut hidden = Vec::new();
+        for from in files {
+            fail_point!("trash.hide");
+            let at = self.dir.join(flat_name(&from));
+            let mut linked = disk::link(&from, &at);
+            if linked
+                .as_ref()
+                .is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists)
+            {
+                // Left by a process that was killed here; the file is still in its place.
+                let _ = disk::remove(&at);
+                linked = disk::link(&from, &at);
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(StoreError::io("hide", from, source)),
+            match linked {
+                Ok(()) => hidden.push(Hidden { from, at }),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(source) => return Err(StoreError::io("hide", &from, source)),
+            }
         }
+        if !hidden.is_empty() {
+            let synced = disk::sync_dir(&self.dir);
+            synced.map_err(|source| StoreError::io("sync", &self.dir, source))?;
+        }
+        fail_point!("trash.named");
+        for file in &hidden {
+            match disk::remove(&file.from) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(StoreError::io("hide", &file.from, error));
+                }
+                _ => {}
+            }
+            fail_point!("trash.hidden");
+        }
+        Ok(hidden)
     }
 
     /// Puts back what killed processes left hidden.
@@ -81,6 +110,11 @@ impl Trash {
 }
 
 impl Hidden {
+    /// Where it was.
+    pub(crate) fn from(&self) -> &Path {
+        &self.from
+    }
+
     /// Where it is now.
     pub(crate) fn path(&self) -> &Path {
         &self.at
