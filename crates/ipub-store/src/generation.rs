@@ -1,9 +1,9 @@
 //! The files of the index: which one is used, and how a new one takes its place.
 //!
-//! `index-v2.7.sqlite` is the seventh generation of layout 2. A new generation is made aside, synced
-//! and renamed to the next number, so that a process which still has the old one open harms neither:
-//! SQLite removes and locks its helper files by name. The generation before is kept as it was set
-//! aside until the next one comes; older ones are removed.
+//! `index-v2.7.sqlite` is the seventh generation of layout 2. A new generation is made aside,
+//! synced and renamed to the next number, so that a process which still has the old one open harms
+//! neither: SQLite removes and locks its helper files by name. The generation before is kept as it
+//! was set aside until the next one comes; older ones are removed.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

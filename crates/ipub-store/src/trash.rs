@@ -1,9 +1,9 @@
 //! Taking files out of the store without losing one that somebody just put there.
 //!
-//! A file is first hidden: it gets a name in `trash/` and loses its own. What is hidden can no longer be found by a new
-//! reader, and is looked at once more; only then it is removed, or else put back. Readers that find
-//! a blob neither in its place nor damaged look into the trash as well. What a killed process left
-//! hidden is put back.
+//! A file is first hidden: it gets a name in `trash/` and loses its own. What is hidden can no
+//! longer be found by a new reader, and is looked at once more; only then it is removed, or else
+//! put back. Readers that find a blob not in its place look into the trash as well. What a killed
+//! process left hidden is put back.
 
 use std::fs::{self, File};
 use std::io;
