@@ -241,6 +241,7 @@ impl Engine {
         if result.failure().is_none() {
             noted?;
         }
+        self.tend_store(events);
         use StageStatus::{Failed, FailedBefore, Hit, Ran};
         events.event(&Event::BuildFinished {
             label,

@@ -56,6 +56,15 @@ pub enum Event {
         /// Its key.
         key: Digest,
     },
+    /// Another process executes the stage; its result will be used.
+    StageWaits {
+        /// The target.
+        label: String,
+        /// The rule.
+        rule: String,
+        /// Its key.
+        key: Digest,
+    },
     /// A running stage got further.
     StageProgress {
         /// The target.
@@ -121,6 +130,14 @@ pub enum Event {
         rule: String,
         /// The output.
         output: String,
+    },
+    /// The store met something that a user may want to know: damage that healed, a record that does
+    /// not hold, an eviction, a limit that is too small.
+    StoreNoted {
+        /// In words.
+        message: String,
+        /// Whether the user may want to change something.
+        warning: bool,
     },
     /// A build ended.
     BuildFinished {

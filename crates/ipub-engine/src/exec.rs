@@ -193,7 +193,7 @@ impl<'a> Execution<'a> {
             return Ok(result);
         }
         for _ in 0..=REMAKES_MAX {
-            let claim = self.engine.store.claim(key.digest)?;
+            let claim = self.claim(&node.rule.name, key.digest)?;
             // Another process may have run it while we waited for the claim.
             if let Some(result) = self.look_up(node, key.digest)? {
                 return Ok(result);
@@ -214,7 +214,7 @@ impl<'a> Execution<'a> {
 
     /// The result that the store has for `key`.
     fn look_up(&self, node: &Node, key: Digest) -> Result<Option<StageResult>, StageFailure> {
-        let Some(record) = self.engine.store.get_record(key)? else {
+        let Some(record) = self.recorded(key)? else {
             return Ok(None);
         };
         match &record.outcome {

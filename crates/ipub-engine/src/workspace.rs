@@ -6,15 +6,19 @@
 //! device = "c600"       # default: c600
 //! [cache]
 //! dir = "cache"         # relative to the workspace, or absolute; default: cache
+//! max_bytes = "20 GiB"  # or a number; 0 is no limit; this is the default
+//! max_age_days = 30     # since the last use; 0 is no limit; this is the default
 //! ```
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ipub_base::Diagnostic;
+use ipub_store::Limits;
 
 use crate::document;
 use crate::label::{Label, suggestion};
+use crate::limits;
 use crate::rules::{InputSource, Rule};
 use crate::schema::Kind;
 use crate::target::{BuildFile, Target};
@@ -30,6 +34,8 @@ pub struct Workspace {
     pub device: String,
     /// The store's folder.
     pub cache_dir: PathBuf,
+    /// How much the store may hold.
+    pub cache_limits: Limits,
     /// Kinds of targets by name.
     pub kinds: BTreeMap<String, Kind>,
     /// Rules by name.
@@ -59,12 +65,14 @@ impl Workspace {
         let mut table = document::read(&root.join(FILE), root)?;
         let device = table.text("device")?.unwrap_or_else(|| "c600".to_owned());
         let mut cache_dir = root.join("cache");
+        let mut cache_limits = limits::DEFAULT;
         if let Some(node) = table.take("cache") {
             let mut cache = node.into_table("cache")?;
             if let Some(dir) = cache.text("dir")? {
                 cache_dir = root.join(dir);
             }
-            cache.finish(&["dir"])?;
+            limits::read(&mut cache, &mut cache_limits)?;
+            cache.finish(&["dir", "max_bytes", "max_age_days"])?;
         }
         table.finish(&["device", "cache"])?;
         let root = root.to_path_buf();
@@ -73,6 +81,7 @@ impl Workspace {
             root,
             device,
             cache_dir,
+            cache_limits,
             kinds,
             rules,
         };

@@ -1,6 +1,6 @@
 //! Blobs: immutable bytes named by their digest, each one zstd frame on disk.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
@@ -8,9 +8,12 @@ use ipub_base::Digest;
 use zstd::zstd_safe;
 
 use crate::Store;
+use crate::claim::same_file;
 use crate::error::{Result, StoreError};
+use crate::fail::fail_point;
+use crate::note::StoreNote;
 use crate::record::OutputRef;
-use crate::write::write_atomic;
+use crate::trash::{Trash, hidden_path, touch};
 
 /// No blob is larger.
 pub const BLOB_BYTES_MAX: u64 = 8 << 30;
@@ -36,14 +39,15 @@ impl Store {
         }
         let digest = Digest::of(bytes);
         let path = self.blob_path(digest);
-        let stored = match fs::metadata(&path) {
-            // A file of another length than its frame needs is caught on read; an empty one here.
-            Ok(meta) if meta.len() > 0 && frame_size(&path) == Some(size) => meta.len(),
-            _ => {
+        let stored = match self.reuse(&path, digest)? {
+            Some(stored) => stored,
+            None => {
                 let frame = zstd::bulk::compress(bytes, ZSTD_LEVEL)
                     .map_err(|source| StoreError::io("compress", &path, source))?;
-                write_atomic(&self.tmp(), &path, &frame)?;
-                frame.len() as u64
+                self.write_atomic(&path, &frame)?;
+                let stored = frame.len() as u64;
+                self.note_growth(stored);
+                stored
             }
         };
         Ok(OutputRef {
@@ -54,21 +58,76 @@ impl Store {
         })
     }
 
+    /// The length of a blob's file if it is there, sound, and will be there after a power loss.
+    /// It is as good as written now, and protected as such.
+    fn reuse(&self, path: &Path, digest: Digest) -> Result<Option<u64>> {
+        let Ok(mut file) = File::open(path) else {
+            return Ok(None);
+        };
+        fail_point!("blob.found");
+        let mut frame = Vec::new();
+        let read = touch(&file).and_then(|()| file.read_to_end(&mut frame));
+        if read.is_err() || decode(&frame, digest).is_err() {
+            // It is written again, in its place.
+            return Ok(None);
+        }
+        // Who wrote it may not have come to this.
+        let parent = path.parent().unwrap_or(path);
+        let synced = self.sync_names(parent);
+        synced.map_err(|source| StoreError::io("sync", parent, source))?;
+        fail_point!("blob.reused");
+        // Hidden after it was opened, it may have been looked at before it was touched.
+        let in_place = same_file(&file, path);
+        let in_place = in_place.map_err(|source| StoreError::io("look at", path, source))?;
+        Ok(in_place.then_some(frame.len() as u64))
+    }
+
     /// The bytes of a blob, verified. A damaged blob is removed, so that it counts as missing.
     pub fn get_blob(&self, digest: Digest) -> Result<Vec<u8>> {
         let path = self.blob_path(digest);
-        let frame = match fs::read(&path) {
-            Ok(frame) => frame,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(StoreError::Missing { digest });
+        let frame = self.read_frame(digest, &path)?;
+        decode(&frame, digest).or_else(|why| {
+            self.note(StoreNote::BlobDamaged {
+                digest,
+                why: why.clone(),
+            });
+            match self.drop_if_damaged(digest)? {
+                // Another process put a sound one in its place.
+                Some(bytes) => Ok(bytes),
+                None => Err(StoreError::Corrupt { digest, path, why }),
             }
-            Err(error) => return Err(StoreError::io("read", &path, error)),
-        };
-        decode(&frame, digest).map_err(|why| {
-            // Whoever removed it before us did the same.
-            let _ = fs::remove_file(&path);
-            StoreError::Corrupt { digest, path, why }
         })
+    }
+
+    /// The bytes of a blob's file, wherever it is.
+    fn read_frame(&self, digest: Digest, path: &Path) -> Result<Vec<u8>> {
+        for place in [path, &hidden_path(&self.dir, path), path] {
+            match fs::read(place) {
+                Ok(frame) => return Ok(frame),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(StoreError::io("read", path, error)),
+            }
+        }
+        Err(StoreError::Missing { digest })
+    }
+
+    /// Removes a blob's file if it is damaged; gives its content if it is not.
+    pub(crate) fn drop_if_damaged(&self, digest: Digest) -> Result<Option<Vec<u8>>> {
+        let trash = Trash::lock(&self.dir)?;
+        let Some(hidden) = trash.hide(self.blob_path(digest))? else {
+            return Ok(None);
+        };
+        let at = hidden.path().to_path_buf();
+        let frame = fs::read(&at).map_err(|source| StoreError::io("read", &at, source));
+        match frame.as_ref().map(|frame| decode(frame, digest)) {
+            Ok(Err(_)) => hidden.remove().map(|()| None),
+            Ok(Ok(bytes)) => hidden.restore().map(|()| Some(bytes)),
+            // What cannot be read now may be readable later.
+            Err(_) => {
+                hidden.restore()?;
+                frame.map(|_| None)
+            }
+        }
     }
 
     /// Whether a blob's file is there, without reading it.
@@ -100,19 +159,8 @@ pub(crate) fn sharded(dir: &Path, digest: Digest, extension: &str) -> PathBuf {
         .join(format!("{}.{extension}", &hex[2..]))
 }
 
-/// The content size that the frame in `path` announces.
-fn frame_size(path: &Path) -> Option<u64> {
-    const HEADER_BYTES_MAX: u64 = 18;
-    let mut header = Vec::new();
-    fs::File::open(path)
-        .ok()?
-        .take(HEADER_BYTES_MAX)
-        .read_to_end(&mut header)
-        .ok()?;
-    zstd_safe::get_frame_content_size(&header).ok()?
-}
-
-fn decode(frame: &[u8], digest: Digest) -> std::result::Result<Vec<u8>, String> {
+/// The content of a frame, if its digest is `digest`.
+pub(crate) fn decode(frame: &[u8], digest: Digest) -> std::result::Result<Vec<u8>, String> {
     let size = match zstd_safe::get_frame_content_size(frame) {
         Ok(Some(size)) if size <= BLOB_BYTES_MAX => size,
         Ok(Some(size)) => return Err(format!("its frame announces {size} bytes")),

@@ -1,6 +1,6 @@
 //! Claims: one process executes an action, others that want it wait for its record.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +8,7 @@ use ipub_base::Digest;
 
 use crate::Store;
 use crate::error::{Result, StoreError};
+use crate::fail::fail_point;
 
 /// The right to execute one action. The operating system ends it with its process, so that a dead
 /// owner's claim needs no repair.
@@ -21,19 +22,50 @@ impl Store {
     ///
     /// A thread holds one claim at most and takes no second while it holds one.
     pub fn claim(&self, key: Digest) -> Result<Claim> {
+        self.claim_telling(key, || ())
+    }
+
+    /// As `claim`; calls `waits` once before it waits for another owner.
+    pub fn claim_telling(&self, key: Digest, waits: impl FnOnce()) -> Result<Claim> {
         let path = self.dir.join("claims").join(key.hex());
+        let mut waits = Some(waits);
         loop {
-            let fail = |source| StoreError::io("claim", &path, source);
-            let file = File::options()
-                .create(true)
-                .truncate(false)
-                .write(true)
-                .open(&path);
+            let fail = |source| StoreError::write(&path, 0, source);
+            fail_point!("claim.begin");
+            let mut options = File::options();
+            let file = options.create(true).truncate(false).write(true).open(&path);
             let file = file.map_err(fail)?;
-            file.lock().map_err(fail)?;
+            fail_point!("claim.opened");
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    if let Some(waits) = waits.take() {
+                        waits();
+                    }
+                    file.lock().map_err(fail)?;
+                }
+                Err(TryLockError::Error(error)) => return Err(fail(error)),
+            }
+            fail_point!("claim.locked");
             // The previous owner removes the file; a lock on a removed file protects nothing.
             if same_file(&file, &path).map_err(fail)? {
                 return Ok(Claim { _file: file, path });
+            }
+        }
+    }
+
+    /// Removes the claims of dead processes: they bar nobody, and are not needed.
+    pub(crate) fn sweep_claims(&self) {
+        let Ok(entries) = fs::read_dir(self.dir.join("claims")) else {
+            return;
+        };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            let Ok(file) = File::open(&path) else {
+                continue;
+            };
+            if file.try_lock().is_ok() && same_file(&file, &path).unwrap_or(false) {
+                // One that stays is removed another time.
+                let _ = fs::remove_file(&path);
             }
         }
     }
@@ -41,13 +73,16 @@ impl Store {
 
 impl Drop for Claim {
     fn drop(&mut self) {
+        fail_point!("claim.release");
         // Removed while the lock is held. If that fails, the next owner uses the file again.
         let _ = fs::remove_file(&self.path);
+        fail_point!("claim.removed");
     }
 }
 
+/// Whether `path` still names the open file.
 #[cfg(unix)]
-fn same_file(file: &File, path: &Path) -> io::Result<bool> {
+pub(crate) fn same_file(file: &File, path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt as _;
     let ours = file.metadata()?;
     match fs::metadata(path) {
@@ -58,6 +93,6 @@ fn same_file(file: &File, path: &Path) -> io::Result<bool> {
 }
 
 #[cfg(not(unix))]
-fn same_file(_: &File, path: &Path) -> io::Result<bool> {
+pub(crate) fn same_file(_: &File, path: &Path) -> io::Result<bool> {
     path.try_exists()
 }

@@ -55,6 +55,14 @@ pub enum StoreError {
         /// The limit.
         limit: u64,
     },
+    /// The store has a layout that this program does not know.
+    #[error("{}: the layout `{found}` is not known to this version of ipub", path.display())]
+    Format {
+        /// The file that states the layout.
+        path: PathBuf,
+        /// What it states.
+        found: String,
+    },
     /// The index failed in a way that a rebuild does not heal.
     #[error("the index {} failed: {source}", path.display())]
     Index {
@@ -103,6 +111,9 @@ impl From<StoreError> for Diagnostic {
             StoreError::NoSpace { .. } => diagnostic.help(
                 "free some space, or set `[cache] dir` in workspace.toml to a larger disk; \
                  what was stored before is intact",
+            ),
+            StoreError::Format { .. } => diagnostic.help(
+                "use the newer ipub, or set `[cache] dir` in workspace.toml to another folder",
             ),
             _ => diagnostic,
         }

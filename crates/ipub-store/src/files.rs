@@ -48,7 +48,7 @@ impl Store {
         let noted = self.index.with(|connection| {
             let transaction = connection.transaction()?;
             let mut select = transaction.prepare_cached(
-                "SELECT size, mtime, ctime, inode, digest FROM files WHERE path = ?1",
+                "SELECT size, mtime, ctime, inode, digest, seal FROM files WHERE path = ?1",
             )?;
             let look = |path: &PathBuf| {
                 let row = select.query_row([path_bytes(path)], |row| {
@@ -58,9 +58,11 @@ impl Store {
                         ctime: row.get(2)?,
                         inode: row.get(3)?,
                     };
-                    Ok((stamp, Digest::from_bytes(row.get(4)?)))
+                    let digest = Digest::from_bytes(row.get(4)?);
+                    let is_sound = seal(path, stamp, digest) == row.get::<_, i64>(5)?;
+                    Ok(is_sound.then_some((stamp, digest)))
                 });
-                row.optional()
+                row.optional().map(Option::flatten)
             };
             paths.iter().map(look).collect::<rusqlite::Result<Vec<_>>>()
         })?;
@@ -95,10 +97,12 @@ impl Store {
         if notes.is_empty() {
             return Ok(());
         }
-        self.index.write(|transaction| {
-            let mut insert = transaction
-                .prepare_cached("INSERT OR REPLACE INTO files VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+        let written = self.index.write(|transaction| {
+            let mut insert = transaction.prepare_cached(
+                "INSERT OR REPLACE INTO files VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?;
             for (path, stamp, digest) in notes {
+                let seal = seal(path, *stamp, *digest);
                 let path = path_bytes(path);
                 let Stamp {
                     size,
@@ -107,10 +111,12 @@ impl Store {
                     inode,
                 } = *stamp;
                 let digest = digest.as_bytes();
-                insert.execute(params![path, size as i64, mtime, ctime, inode, digest])?;
+                let row = params![path, size as i64, mtime, ctime, inode, digest, seal];
+                insert.execute(row)?;
             }
             Ok(())
-        })
+        });
+        self.soft(written)
     }
 }
 
@@ -199,6 +205,18 @@ fn stamp_of(meta: &fs::Metadata) -> Stamp {
         ctime: since(meta.created()),
         inode: 0,
     }
+}
+
+/// Tells a row that was written from one whose bits have changed: nothing else would.
+fn seal(path: &Path, stamp: Stamp, digest: Digest) -> i64 {
+    let mut hasher = Hasher::new();
+    for number in [stamp.size as i64, stamp.mtime, stamp.ctime, stamp.inode] {
+        hasher.update(&number.to_le_bytes());
+    }
+    hasher.update(digest.as_bytes()).update(path_bytes(path));
+    let mut head = [0; 8];
+    head.copy_from_slice(&hasher.finish().as_bytes()[..8]);
+    i64::from_le_bytes(head)
 }
 
 fn path_bytes(path: &Path) -> &[u8] {

@@ -1,34 +1,22 @@
 //! The SQLite index: a cache of the record files and of file digests.
 //!
-//! Nothing is lost with it but time. Damage that SQLite reports leads to a new index, built from
-//! the record files; damage that SQLite does not see is caught by the check in each record.
+//! Input: records, keys, digests of files.
+//! Output: the same, later and fast.
+//! Invariants: nothing is lost with it but time; an index that cannot be opened, fails SQLite's
+//! check or turns out damaged is set aside and a new one is built from the record files; damage
+//! that SQLite does not see is caught by the check in each record and in each file's row.
+//! Not here: how the files are written (`generation.rs`); what a record means.
 
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::str::FromStr as _;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use ipub_base::Digest;
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Transaction, params};
 
 use crate::error::{Result, StoreError};
-use crate::record::Record;
-use crate::walk;
-
-/// Changes with the tables below; another number means another index.
-const VERSION: i64 = 1;
-
-const SCHEMA: &str = "
-CREATE TABLE records (key BLOB PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE last_keys (
-    label TEXT NOT NULL, rule TEXT NOT NULL, key BLOB NOT NULL, previous BLOB,
-    PRIMARY KEY (label, rule)) WITHOUT ROWID;
-CREATE TABLE files (
-    path BLOB PRIMARY KEY, size INTEGER NOT NULL, mtime INTEGER NOT NULL, ctime INTEGER NOT NULL,
-    inode INTEGER NOT NULL, digest BLOB NOT NULL) WITHOUT ROWID;
-";
+use crate::fail::fail_point;
+use crate::generation::{self, Generation};
+use crate::note::StoreNote;
 
 /// The latest keys of one rule for one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,30 +27,81 @@ pub struct LastKeys {
     pub previous: Option<Digest>,
 }
 
+/// A record as the index has it.
+pub(crate) struct Row {
+    pub(crate) key: Digest,
+    pub(crate) text: String,
+    /// When it was last used, in milliseconds since 1970.
+    pub(crate) used: u64,
+}
+
+/// A number that the index keeps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Count {
+    /// Bytes of all blobs, or more.
+    StoredBytes,
+    /// When the limits were last applied, in milliseconds since 1970.
+    CollectedMs,
+}
+
 pub(crate) struct Index {
     dir: PathBuf,
-    connection: Mutex<Connection>,
-    rebuilt: AtomicBool,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    generation: Generation,
+    /// Why it was built anew, and from how many records, until somebody asks.
+    rebuilt: Vec<StoreNote>,
+    was_rebuilt: bool,
+}
+
+impl Inner {
+    fn renew(&mut self, dir: &Path, why: &str) -> Result<()> {
+        let (generation, note) = generation::rebuild(dir, Some(self.generation.number), why)?;
+        self.was_rebuilt |= generation.is_new;
+        self.generation = generation;
+        self.rebuilt.extend(note);
+        Ok(())
+    }
 }
 
 impl Index {
-    pub(crate) fn open(dir: &Path) -> Result<Self> {
-        let (connection, rebuilt) = match connect(dir) {
-            Ok(Some(connection)) => (connection, false),
-            Ok(None) => (rebuild(dir)?, true),
-            Err(error) if is_damage(&error) => (rebuild(dir)?, true),
-            Err(error) => return Err(failure(dir, error)),
+    /// Opens the index; with `check`, only after SQLite has looked at all of it.
+    pub(crate) fn open(dir: &Path, check: bool) -> Result<Self> {
+        let (generation, rebuilt) = generation::open(dir, check)?;
+        let inner = Inner {
+            was_rebuilt: generation.is_new,
+            generation,
+            rebuilt: rebuilt.into_iter().collect(),
         };
-        let rebuilt = AtomicBool::new(rebuilt);
         Ok(Self {
             dir: dir.to_path_buf(),
-            connection: Mutex::new(connection),
-            rebuilt,
+            inner: Mutex::new(inner),
         })
     }
 
     pub(crate) fn was_rebuilt(&self) -> bool {
-        self.rebuilt.load(Ordering::Relaxed)
+        self.lock().was_rebuilt
+    }
+
+    pub(crate) fn take_notes(&self) -> Vec<StoreNote> {
+        std::mem::take(&mut self.lock().rebuilt)
+    }
+
+    /// The file that is in use.
+    pub(crate) fn path(&self) -> PathBuf {
+        generation::path(&self.dir, self.lock().generation.number)
+    }
+
+    /// Sets the index aside and builds a new one.
+    pub(crate) fn renew(&self, why: &str) -> Result<()> {
+        self.lock().renew(&self.dir, why)
+    }
+
+    /// What SQLite finds wrong with the index.
+    pub(crate) fn fault(&self) -> Option<String> {
+        generation::fault(&self.lock().generation.connection)
     }
 
     /// Runs `body`; if SQLite finds the index damaged, builds a new one and runs it once more.
@@ -70,12 +109,11 @@ impl Index {
         &self,
         mut body: impl FnMut(&mut Connection) -> rusqlite::Result<T>,
     ) -> Result<T> {
-        let mut connection = self.lock();
-        match body(&mut connection) {
+        let mut inner = self.lock();
+        match body(&mut inner.generation.connection) {
             Err(error) if is_damage(&error) => {
-                *connection = rebuild(&self.dir)?;
-                self.rebuilt.store(true, Ordering::Relaxed);
-                body(&mut connection).map_err(|error| failure(&self.dir, error))
+                inner.renew(&self.dir, &error.to_string())?;
+                body(&mut inner.generation.connection).map_err(|error| failure(&self.dir, error))
             }
             result => result.map_err(|error| failure(&self.dir, error)),
         }
@@ -90,28 +128,72 @@ impl Index {
             let transaction =
                 connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
             let value = body(&transaction)?;
+            fail_point!("index.written");
             transaction.commit()?;
+            fail_point!("index.committed");
             Ok(value)
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Connection> {
-        self.connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn record_text(&self, key: Digest) -> Result<Option<String>> {
+    pub(crate) fn record(&self, key: Digest) -> Result<Option<Row>> {
         self.with(|connection| {
             let mut select =
-                connection.prepare_cached("SELECT text FROM records WHERE key = ?1")?;
-            let text = select.query_row([key.as_bytes()], |row| row.get_ref(0).map(lossy));
-            text.optional()
+                connection.prepare_cached("SELECT key, text, used FROM records WHERE key = ?1")?;
+            select.query_row([key.as_bytes()], row).optional()
         })
     }
 
-    pub(crate) fn insert_record(&self, record: &Record, text: &str) -> Result<()> {
-        self.write(|transaction| insert(transaction, record.key, text))
+    pub(crate) fn records(&self) -> Result<Vec<Row>> {
+        self.with(|connection| {
+            let mut select = connection.prepare("SELECT key, text, used FROM records")?;
+            select.query_map([], row)?.collect()
+        })
+    }
+
+    pub(crate) fn insert_record(&self, key: Digest, text: &str, used: u64) -> Result<()> {
+        self.write(|transaction| insert(transaction, key, text, used))
+    }
+
+    pub(crate) fn delete_records(&self, keys: &[Digest]) -> Result<()> {
+        self.write(|transaction| {
+            let mut delete = transaction.prepare_cached("DELETE FROM records WHERE key = ?1")?;
+            for key in keys {
+                delete.execute([key.as_bytes()])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Notes that records were used, and how much the store grew.
+    pub(crate) fn note_use(&self, keys: &[Digest], used: u64, growth: u64) -> Result<()> {
+        self.write(|transaction| {
+            let mut update = transaction
+                .prepare_cached("UPDATE records SET used = ?2 WHERE key = ?1 AND used < ?2")?;
+            for key in keys {
+                update.execute(params![key.as_bytes(), used as i64])?;
+            }
+            transaction
+                .prepare_cached("UPDATE counts SET value = value + ?2 WHERE name = ?1")?
+                .execute(params![Count::StoredBytes as i64, growth as i64])
+                .map(drop)
+        })
+    }
+
+    pub(crate) fn count(&self, count: Count) -> Result<u64> {
+        self.with(|connection| {
+            let mut select =
+                connection.prepare_cached("SELECT value FROM counts WHERE name = ?1")?;
+            let value = select.query_row([count as i64], |row| row.get::<_, i64>(0));
+            Ok(value.optional()?.unwrap_or(0) as u64)
+        })
+    }
+
+    pub(crate) fn set_count(&self, count: Count, value: u64) -> Result<()> {
+        self.write(|transaction| set_count(transaction, count, value))
     }
 
     pub(crate) fn last_keys(&self, label: &str, rule: &str) -> Result<Option<LastKeys>> {
@@ -127,6 +209,16 @@ impl Index {
                 })
             });
             keys.optional()
+        })
+    }
+
+    /// The latest key of each rule of a target.
+    pub(crate) fn keys_of(&self, label: &str) -> Result<Vec<Digest>> {
+        self.with(|connection| {
+            let mut select =
+                connection.prepare("SELECT key FROM last_keys WHERE label = ?1 ORDER BY rule")?;
+            let keys = select.query_map([label], |row| Ok(Digest::from_bytes(row.get(0)?)))?;
+            keys.collect()
         })
     }
 
@@ -161,12 +253,36 @@ impl crate::Store {
         if changed.is_empty() {
             Ok(())
         } else {
-            self.index.set_last_keys(label, &changed)
+            self.soft(self.index.set_last_keys(label, &changed))
+        }
+    }
+
+    /// The index need not be written: a full disk there is no failure.
+    pub(crate) fn soft(&self, written: Result<()>) -> Result<()> {
+        let is_soft = |source: &rusqlite::Error| {
+            use ErrorCode::{CannotOpen, DatabaseBusy, ReadOnly, SystemIoFailure};
+            matches!(
+                source.sqlite_error_code(),
+                Some(CannotOpen | DatabaseBusy | ReadOnly | SystemIoFailure)
+            )
+        };
+        match written {
+            Err(error @ StoreError::NoSpace { .. }) => {
+                let why = error.to_string();
+                self.note(StoreNote::IndexNotWritten { why });
+                Ok(())
+            }
+            Err(StoreError::Index { source, .. }) if is_soft(&source) => {
+                let why = source.to_string();
+                self.note(StoreNote::IndexNotWritten { why });
+                Ok(())
+            }
+            written => written,
         }
     }
 }
 
-fn set_last_key(
+pub(crate) fn set_last_key(
     transaction: &Transaction<'_>,
     label: &str,
     rule: &str,
@@ -181,117 +297,45 @@ fn set_last_key(
         .map(drop)
 }
 
-fn insert(transaction: &Transaction<'_>, key: Digest, text: &str) -> rusqlite::Result<()> {
+pub(crate) fn insert(
+    transaction: &Transaction<'_>,
+    key: Digest,
+    text: &str,
+    used: u64,
+) -> rusqlite::Result<()> {
     transaction
-        .prepare_cached("INSERT OR REPLACE INTO records VALUES (?1, ?2)")?
-        .execute(params![key.as_bytes(), text])
+        .prepare_cached("INSERT OR REPLACE INTO records VALUES (?1, ?2, ?3)")?
+        .execute(params![key.as_bytes(), text, used as i64])
         .map(drop)
 }
 
-fn lossy(value: rusqlite::types::ValueRef<'_>) -> String {
-    let bytes = value.as_bytes().unwrap_or_default();
-    String::from_utf8_lossy(bytes).into_owned()
+pub(crate) fn set_count(
+    transaction: &Transaction<'_>,
+    count: Count,
+    value: u64,
+) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached("INSERT OR REPLACE INTO counts VALUES (?1, ?2)")?
+        .execute(params![count as i64, value as i64])
+        .map(drop)
 }
 
-/// Opens the index; `None` if there is none, or one of another version.
-fn connect(dir: &Path) -> rusqlite::Result<Option<Connection>> {
-    let path = index_path(dir);
-    if !path.is_file() {
-        return Ok(None);
-    }
-    let connection = Connection::open(&path)?;
-    configure(&connection)?;
-    let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    Ok((version == VERSION).then_some(connection))
-}
-
-fn configure(connection: &Connection) -> rusqlite::Result<()> {
-    connection.busy_timeout(Duration::from_secs(60))?;
-    connection.pragma_update(None, "journal_mode", "WAL")?;
-    connection.pragma_update(None, "synchronous", "NORMAL")?;
-    connection.set_prepared_statement_cache_capacity(32);
-    Ok(())
-}
-
-/// Puts a new index, made from the record files, in the place of whatever is there.
-fn rebuild(dir: &Path) -> Result<Connection> {
-    let path = index_path(dir);
-    let lock_path = dir.join("claims").join("index");
-    let lock = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&lock_path);
-    let lock = lock.map_err(|source| StoreError::write(&lock_path, 0, source))?;
-    lock.lock()
-        .map_err(|source| StoreError::io("lock", &lock_path, source))?;
-    // Another process may have rebuilt it while we waited.
-    if let Ok(Some(connection)) = connect(dir)
-        && is_sound(&connection)
-    {
-        return Ok(connection);
-    }
-    for suffix in ["", "-wal", "-shm"] {
-        let file = dir.join(format!("index.sqlite{suffix}"));
-        match fs::remove_file(&file) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(StoreError::io("remove", &file, error));
-            }
-            _ => {}
-        }
-    }
-    let mut records = Vec::new();
-    for (file, _) in walk(&dir.join("records"))? {
-        let text = fs::read(&file).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        let (Ok(text), Some(key)) = (text, key_of(&file)) else {
-            continue;
-        };
-        if let Some(record) = Record::from_text(&text, key) {
-            records.push((record.provenance.made_unix_ms, key, record, text));
-        }
-    }
-    // The latest record of a rule and target is written last, so that it is the last key.
-    records.sort_by_key(|(made, key, ..)| (*made, *key));
-    let fill = || {
-        let mut connection = Connection::open(&path)?;
-        configure(&connection)?;
-        let transaction = connection.transaction()?;
-        transaction.execute_batch(SCHEMA)?;
-        for (_, key, record, text) in &records {
-            insert(&transaction, *key, text)?;
-            set_last_key(&transaction, &record.label, &record.rule, *key)?;
-        }
-        transaction.pragma_update(None, "user_version", VERSION)?;
-        transaction.commit()?;
-        Ok(connection)
-    };
-    fill().map_err(|error| failure(dir, error))
-}
-
-fn is_sound(connection: &Connection) -> bool {
-    let check = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
-    check.is_ok_and(|answer| answer == "ok")
-}
-
-/// The key that the name of a record file states.
-fn key_of(file: &Path) -> Option<Digest> {
-    let shard = file.parent()?.file_name()?.to_str()?;
-    Digest::from_str(&format!("{shard}{}", file.file_stem()?.to_str()?)).ok()
-}
-
-fn index_path(dir: &Path) -> PathBuf {
-    dir.join("index.sqlite")
+fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
+    // A damaged text is no text; its check tells.
+    let text = row.get_ref(1)?.as_bytes().unwrap_or_default();
+    Ok(Row {
+        key: Digest::from_bytes(row.get(0)?),
+        text: String::from_utf8_lossy(text).into_owned(),
+        used: row.get::<_, i64>(2)?.max(0) as u64,
+    })
 }
 
 /// Whether the error says that the index itself is unusable.
-fn is_damage(error: &rusqlite::Error) -> bool {
+pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     match error {
-        rusqlite::Error::SqliteFailure(error, message) => match error.code {
-            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => true,
-            // A missing table or column: the schema was lost, with the version number intact.
-            ErrorCode::Unknown => message
-                .as_deref()
-                .is_some_and(|text| text.starts_with("no such")),
+        rusqlite::Error::SqliteFailure(error, _) => match error.code {
+            // Every statement is fixed: one that is no longer valid means that the schema was lost.
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown => true,
             _ => false,
         },
         rusqlite::Error::InvalidColumnType(..)
@@ -301,8 +345,8 @@ fn is_damage(error: &rusqlite::Error) -> bool {
     }
 }
 
-fn failure(dir: &Path, source: rusqlite::Error) -> StoreError {
-    let path = index_path(dir);
+pub(crate) fn failure(dir: &Path, source: rusqlite::Error) -> StoreError {
+    let path = dir.to_path_buf();
     match source.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => {
             let source = std::io::Error::new(std::io::ErrorKind::StorageFull, source.to_string());

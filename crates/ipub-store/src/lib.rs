@@ -3,131 +3,97 @@
 //! Input: bytes, records, file paths.
 //! Output: the same bytes and records, later; digests of unchanged files without reading them.
 //! Invariants: a blob or record appears under its name only when complete and synced; a digest is
-//! verified on every read; a record is found only while all its blobs are there; the index is a
-//! cache of the record files and may be lost at any time.
+//! verified on every read; a record is found only while all its blobs are there; what a live
+//! process uses is not evicted; the index is a cache of the record files and may be lost at any
+//! time.
 //! Not here: what a stage is, what a key means.
 //!
 //! Layout below the store's folder:
 //!
 //! ```text
+//! format                  the layout's version
 //! blobs/ab/cdef...zst     one zstd frame, named by the digest of its content
 //! records/ab/cdef...json  one action record, named by its key
 //! claims/                 locks of actions that run now
+//! leases/                 what each live process uses
+//! locks/                  locks of the index's renewal and of the trash
+//! trash/                  files on their way out
 //! tmp/                    files being written
-//! index.sqlite            key to record, last key of each rule, digests of files
+//! index-v2.1.sqlite       key to record, last key of each rule, digests of files
 //! ```
 
+mod archive;
 mod blob;
+mod check;
 mod claim;
+mod disk;
 mod error;
+mod fail;
 mod files;
+mod gc;
+mod generation;
 mod index;
+mod lease;
 mod memo;
+mod note;
+mod open;
 mod record;
+mod survey;
+mod trash;
 mod write;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+#[cfg(test)]
+mod tests;
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+
+pub use archive::{ArchiveCount, ArchiveError};
 pub use blob::BLOB_BYTES_MAX;
+pub use check::{Fault, RepairReport, VerifyReport};
 pub use claim::Claim;
 pub use error::{Result, StoreError};
 pub use files::FileFact;
+pub use gc::{GcReport, Limits};
 pub use index::LastKeys;
 pub use memo::{MemoPack, MemoUse, PackMemo};
+pub use note::StoreNote;
 pub use record::{FailedOutcome, Outcome, OutputRef, Provenance, Record};
+pub use survey::{AuditEntry, StoreStat};
 
 use index::Index;
+use lease::Lease;
+pub(crate) use open::walk;
 
 /// An open store. Cheap to share by reference between threads.
 pub struct Store {
     dir: PathBuf,
+    lease: Lease,
     index: Index,
-}
-
-/// What the store holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct StoreStat {
-    /// Number of blobs.
-    pub blobs: u64,
-    /// Bytes of all blobs as stored.
-    pub blob_bytes: u64,
-    /// Number of record files.
-    pub records: u64,
+    notes: Mutex<Vec<StoreNote>>,
+    /// Folders whose own names are known to last.
+    synced: Mutex<BTreeSet<PathBuf>>,
+    /// Records whose use is not yet in the index.
+    used: Mutex<BTreeSet<ipub_base::Digest>>,
+    /// Bytes of blobs written that are not yet counted in the index.
+    growth: AtomicU64,
 }
 
 impl Store {
-    /// Opens the store in `dir`, creating what is not there. A missing, foreign or damaged index
-    /// is rebuilt from the record files.
-    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
-        let dir = dir.as_ref().to_path_buf();
-        for name in ["blobs", "records", "claims", "tmp"] {
-            let path = dir.join(name);
-            fs::create_dir_all(&path).map_err(|source| StoreError::io("create", &path, source))?;
-        }
-        let index = Index::open(&dir)?;
-        let store = Self { dir, index };
-        store.sweep_tmp();
-        Ok(store)
-    }
-
     /// The store's folder.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Whether this `open` found no usable index and built a new one.
+    /// The file of the index.
+    pub fn index_path(&self) -> PathBuf {
+        self.index.path()
+    }
+
+    /// Whether no usable index was found, so that a new one was built.
     pub fn index_was_rebuilt(&self) -> bool {
         self.index.was_rebuilt()
     }
-
-    /// Counts what the store holds, by walking its folders.
-    pub fn stat(&self) -> Result<StoreStat> {
-        let mut stat = StoreStat::default();
-        for entry in walk(&self.dir.join("blobs"))? {
-            stat.blobs += 1;
-            stat.blob_bytes += entry.1;
-        }
-        stat.records = walk(&self.dir.join("records"))?.len() as u64;
-        Ok(stat)
-    }
-
-    /// Removes files that a killed process left half-written a day or more ago.
-    fn sweep_tmp(&self) {
-        const AGE_SECONDS_MIN: u64 = 24 * 3600;
-        let Ok(entries) = fs::read_dir(self.dir.join("tmp")) else {
-            return;
-        };
-        for entry in entries.flatten() {
-            let age = entry
-                .metadata()
-                .ok()
-                .and_then(|meta| meta.modified().ok()?.elapsed().ok());
-            if age.is_some_and(|age| age.as_secs() >= AGE_SECONDS_MIN) {
-                // Another process may have removed it first.
-                let _ = fs::remove_file(entry.path());
-            }
-        }
-    }
-}
-
-/// The files two levels below `dir`, sorted, each with its size.
-fn walk(dir: &Path) -> Result<Vec<(PathBuf, u64)>> {
-    let list = |dir: &Path| {
-        let read =
-            fs::read_dir(dir).and_then(|entries| entries.collect::<std::io::Result<Vec<_>>>());
-        read.map_err(|source| StoreError::io("list", dir, source))
-    };
-    let mut files = Vec::new();
-    for shard in list(dir)? {
-        if !shard.path().is_dir() {
-            continue;
-        }
-        for entry in list(&shard.path())? {
-            let size = entry.metadata().map_or(0, |meta| meta.len());
-            files.push((entry.path(), size));
-        }
-    }
-    files.sort();
-    Ok(files)
 }

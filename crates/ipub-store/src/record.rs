@@ -14,7 +14,9 @@ use serde::{Deserialize, Serialize};
 use crate::Store;
 use crate::blob::sharded;
 use crate::error::{Result, StoreError};
-use crate::write::write_atomic;
+use crate::fail::fail_point;
+use crate::generation::now_ms;
+use crate::note::StoreNote;
 
 /// A named blob that an action made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,14 +109,29 @@ impl Record {
 
     /// Reads the text of a record file; `None` if it is damaged or not the record of `key`.
     pub(crate) fn from_text(text: &str, key: Digest) -> Option<Self> {
+        Self::from_any_text(text).filter(|record| record.key == key)
+    }
+
+    /// Notes how long the blobs' files are in this store.
+    pub(crate) fn set_stored(&mut self, stored: &BTreeMap<Digest, u64>) {
+        let blobs = match &mut self.outcome {
+            Outcome::Ok { outputs } => outputs.as_mut_slice(),
+            Outcome::Failed(failed) => failed.payload.as_mut_slice(),
+        };
+        for blob in blobs {
+            blob.stored = stored.get(&blob.digest).copied().unwrap_or(blob.stored);
+        }
+    }
+
+    /// Reads the text of a record; `None` if it is damaged.
+    pub(crate) fn from_any_text(text: &str) -> Option<Self> {
         let rest = text.strip_prefix(PREFIX)?;
         let (check, rest) = rest.split_at_checked(64)?;
         let body = rest.strip_prefix(MIDDLE)?.strip_suffix('}')?;
         if Digest::of(body).hex() != check {
             return None;
         }
-        let record: Self = serde_json::from_str(body).ok()?;
-        (record.key == key).then_some(record)
+        serde_json::from_str(body).ok()
     }
 }
 
@@ -125,33 +142,66 @@ impl Store {
     /// Stores a record whose blobs are stored. The file comes first, then the row of the index.
     pub fn put_record(&self, record: &Record) -> Result<()> {
         let text = record.to_text();
-        write_atomic(&self.tmp(), &self.record_path(record.key), text.as_bytes())?;
-        self.index.insert_record(record, &text)
+        self.write_atomic(&self.record_path(record.key), text.as_bytes())?;
+        fail_point!("record.written");
+        self.soft(self.index.insert_record(record.key, &text, now_ms()))?;
+        fail_point!("record.stored");
+        Ok(())
     }
 
-    /// The record of `key`, if there is one and all its blobs are there.
+    /// The record of `key`, if there is one and all its blobs are there. From then on neither is
+    /// evicted while this store is open.
     pub fn get_record(&self, key: Digest) -> Result<Option<Record>> {
-        let record = self.find_record(key)?;
-        Ok(record.filter(|record| record.blobs().iter().all(|blob| self.has_output(blob))))
+        self.lease.add(key)?;
+        fail_point!("record.leased");
+        let Some((record, used)) = self.look_up(key)? else {
+            return Ok(None);
+        };
+        if let Some(gone) = record.blobs().iter().find(|blob| !self.has_output(blob)) {
+            self.note(StoreNote::RecordIncomplete {
+                key,
+                rule: record.rule.clone(),
+                output: gone.name.clone(),
+                digest: gone.digest,
+            });
+            return Ok(None);
+        }
+        self.note_use(key, used);
+        Ok(Some(record))
     }
 
     /// The record of `key`, even if its blobs are gone: for explanations.
     pub fn find_record(&self, key: Digest) -> Result<Option<Record>> {
-        let row = self.index.record_text(key)?;
-        if let Some(record) = row.and_then(|text| Record::from_text(&text, key)) {
-            return Ok(Some(record));
+        Ok(self.look_up(key)?.map(|(record, _)| record))
+    }
+
+    /// A record, and when its use was noted last.
+    fn look_up(&self, key: Digest) -> Result<Option<(Record, u64)>> {
+        if let Some(row) = self.index.record(key)?
+            && let Some(record) = Record::from_text(&row.text, key)
+        {
+            return Ok(Some((record, row.used)));
         }
-        let path = self.record_path(key);
-        let text = match fs::read(&path) {
-            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(StoreError::io("read", &path, error)),
+        let Some(text) = self.record_file(key)? else {
+            return Ok(None);
         };
-        let record = Record::from_text(&text, key);
-        if let Some(record) = &record {
-            self.index.insert_record(record, &text)?;
+        let Some(record) = Record::from_text(&text, key) else {
+            self.note(StoreNote::RecordDamaged { key });
+            return Ok(None);
+        };
+        let used = now_ms();
+        self.soft(self.index.insert_record(key, &text, used))?;
+        Ok(Some((record, used)))
+    }
+
+    /// The text of a record's file.
+    pub(crate) fn record_file(&self, key: Digest) -> Result<Option<String>> {
+        let path = self.record_path(key);
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StoreError::io("read", &path, error)),
         }
-        Ok(record)
     }
 
     /// Where a record's file is.

@@ -53,6 +53,8 @@ pub enum Command {
         #[command(subcommand)]
         command: Cache,
     },
+    /// Remove artifacts; the store stays, so that a build brings them back
+    Clean(Clean),
 }
 
 /// A target and changes to its attributes.
@@ -242,4 +244,81 @@ pub enum Cache {
         #[arg(long)]
         json: bool,
     },
+    /// Hash every blob and check every record and the index; exit 5 if something is damaged
+    Verify {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove what is damaged and build a new index; lost results are made again by a build
+    Repair {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Evict what was not used for longest; what a running build uses stays
+    Gc(Gc),
+    /// Who made what: every record with its origin
+    Audit {
+        /// Only this stage, or this target
+        #[arg(value_name = "STAGE or TARGET")]
+        what: Option<String>,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Drop the results of a stage or key, or all; what a running build uses stays
+    Purge {
+        /// A stage such as place, or a key or its first 8 digits; everything if absent
+        #[arg(value_name = "STAGE or KEY")]
+        what: Option<String>,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write results into one file, for another store
+    Export {
+        /// The archive
+        file: PathBuf,
+        /// The latest builds of these; everything if absent
+        #[arg(value_name = "TARGET")]
+        targets: Vec<String>,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Read results from a file of `ipub cache export`; a damaged one is refused
+    Import {
+        /// The archive
+        file: PathBuf,
+        /// The content of its blobs may have this size at most [default: the store's limit]
+        #[arg(long, value_name = "SIZE", value_parser = ipub_engine::limits::bytes)]
+        max_bytes: Option<u64>,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Gc {
+    /// What may stay, such as 5GB [default: `[cache] max_bytes` of workspace.toml]
+    #[arg(long, value_name = "SIZE", value_parser = ipub_engine::limits::bytes)]
+    pub max_bytes: Option<u64>,
+    /// Days since the last use [default: `[cache] max_age_days` of workspace.toml]
+    #[arg(long, value_name = "DAYS")]
+    pub max_age: Option<u64>,
+    /// Only tell what would go
+    #[arg(long)]
+    pub dry_run: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Clean {
+    /// The artifacts of these targets; all if absent
+    #[arg(value_name = "TARGET")]
+    pub targets: Vec<String>,
 }

@@ -87,7 +87,11 @@ impl EventSink for Screen {
 fn is_end(event: &Event) -> bool {
     matches!(
         event,
-        Event::StageRan { .. } | Event::StageFailed { .. } | Event::OutputLost { .. }
+        Event::StageRan { .. }
+            | Event::StageFailed { .. }
+            | Event::StageWaits { .. }
+            | Event::OutputLost { .. }
+            | Event::StoreNoted { .. }
     )
 }
 
@@ -131,6 +135,11 @@ fn show(
                 let _ = screen.println(line);
             }
         }
+        Event::StageWaits { .. } | Event::StoreNoted { .. } => {
+            if let Some(line) = line {
+                let _ = screen.println(line);
+            }
+        }
         _ => {}
     }
 }
@@ -141,6 +150,13 @@ fn describe(event: &Event) -> Option<String> {
         Event::BuildStarted { label, rules } => format!("build {label}: {}", rules.join(" ")),
         Event::FilesChecked { files, hashed } => format!("files {files}, read {hashed}"),
         Event::StageStarted { rule, key, .. } => format!("{rule:10} started {}", key.short()),
+        Event::StageWaits { rule, .. } => {
+            format!("{rule:10} is made by another ipub process; waiting for its result")
+        }
+        Event::StoreNoted { message, warning } => match warning {
+            true => format!("warning: {message}"),
+            false => format!("store: {message}"),
+        },
         Event::StageProgress { .. } => return None,
         Event::StageHit { rule, key, .. } => format!("{rule:10} in the store {}", key.short()),
         Event::StageRan {

@@ -3,6 +3,7 @@
 mod asm;
 mod build;
 mod cache;
+mod clean;
 mod disasm;
 mod doctor;
 mod explain;
@@ -17,7 +18,7 @@ mod tile;
 mod trace;
 mod weights;
 
-use crate::cli::{Cache, Cli, Command, Fixture, Weights};
+use crate::cli::{Cli, Command, Fixture, Weights};
 use crate::exit::Outcome;
 
 /// Carries out the command.
@@ -39,8 +40,7 @@ pub fn dispatch(cli: Cli) -> Outcome {
         Command::Stage(args) => stage::stage(&args),
         Command::Targets => targets::targets(),
         Command::Doctor { assumptions } => doctor::doctor(assumptions),
-        Command::Cache {
-            command: Cache::Stat { json },
-        } => cache::stat(json),
+        Command::Cache { command } => cache::cache(&command),
+        Command::Clean(args) => clean::clean(&args),
     }
 }
