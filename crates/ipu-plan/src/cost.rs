@@ -130,7 +130,12 @@ fn price(
 }
 
 /// The result grid of at most `parts` pieces with the smallest largest piece.
-fn result_grid(parts: u32, least: [u32; 2], rows: u32, columns: u32) -> (ResultGrid, u32) {
+pub(crate) fn result_grid(
+    parts: u32,
+    least: [u32; 2],
+    rows: u32,
+    columns: u32,
+) -> (ResultGrid, u32) {
     let mut best = (rows * columns, 1, 1);
     for column_parts in 1..=parts.min(least[1].max(1)) {
         let row_parts = (parts / column_parts).min(least[0].max(1));

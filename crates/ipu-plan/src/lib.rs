@@ -8,11 +8,13 @@
 pub mod bounds;
 pub mod build;
 pub mod cost;
+pub mod decisions;
 pub mod policy;
 pub mod recipe;
 pub mod sweep;
 
 pub use build::{PlanError, build};
+pub use decisions::{Decisions, NameError, Rebased, rebase, resolve, result_for};
 pub use policy::{AttentionFormats, Format, Precision};
 pub use recipe::{AttentionPlan, CastSite, GemmPlan, Grid, Recipe, ResultGrid};
 pub use sweep::{Candidate, PlannerPolicy, candidates};

@@ -8,7 +8,9 @@
 
 mod candidates;
 mod codec;
+mod context;
 mod device;
+mod families;
 pub mod fingerprint;
 mod fixture;
 mod kernel;
@@ -20,6 +22,7 @@ mod package;
 mod place;
 mod plan;
 mod precision;
+mod recipe;
 mod reference;
 mod run;
 mod simulate;
@@ -28,9 +31,11 @@ mod time;
 mod verify;
 mod weights;
 
+pub use context::{Context, Mismatch, Surroundings};
 pub use device::device;
 pub use fixture::{Fixture, fixture_inputs};
 pub use npy::{Array, NpyError};
+pub use recipe::RecipeFile;
 pub use weights::Weights;
 
 use ipub_engine::StageImpl;
