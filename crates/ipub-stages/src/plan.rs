@@ -11,13 +11,14 @@
 use std::collections::BTreeMap;
 
 use ipu_plan::bounds::{Bounds, bounds};
-use ipu_plan::{Candidate, NameError, Recipe, build, candidates, rebase, resolve, result_for};
-use ipub_engine::{FailureKind, Params, StageFailure, StageInputs, StageOutputs, Value, nearest};
+use ipu_plan::{Candidate, Recipe, build, candidates, rebase, result_for};
+use ipub_engine::{FailureKind, Params, StageFailure, StageInputs, StageOutputs, Value};
 use serde::Serialize;
 
 use crate::candidates::PlannedCandidate;
 use crate::codec::{pack, to_json};
 use crate::context::{Surroundings, refuse};
+use crate::names::full_key;
 use crate::recipe::RecipeFile;
 use crate::stage::Stage;
 
@@ -191,35 +192,20 @@ fn override_decisions(
     around: &Surroundings,
     params: &Params,
 ) -> Result<(), StageFailure> {
-    let texts = |prefix: &'static str| {
-        let below = params.iter().filter_map(move |(key, value)| {
-            let name = key.strip_prefix(prefix)?;
-            match value {
-                Value::Text(text) => Some((name.to_owned(), text.clone())),
-                _ => None,
-            }
-        });
-        below.collect::<BTreeMap<_, _>>()
-    };
-    let (grids, casts) = (texts("gemm."), texts("cast."));
-    if grids.is_empty() && casts.is_empty() {
+    let overrides: Vec<(&str, &str)> = params
+        .iter()
+        .filter(|(key, _)| key.starts_with("gemm.") || key.starts_with("cast."))
+        .filter_map(|(key, value)| match value {
+            Value::Text(text) => Some((key, text.as_str())),
+            _ => None,
+        })
+        .collect();
+    if overrides.is_empty() {
         return Ok(());
     }
     let mut changed: Vec<Candidate> = Vec::new();
     for before in std::mem::take(&mut found.candidates) {
-        let mut recipe = before.recipe.clone();
-        for (name, text) in &casts {
-            set_cast(&mut recipe, name, text)?;
-        }
-        let mut set = Vec::new();
-        for (name, text) in &grids {
-            set.push(set_grid(&mut recipe, name, text)?);
-        }
-        for (operation, _) in set.iter().filter(|(_, part)| part == "grid") {
-            if !set.contains(&(operation.clone(), "result".to_owned())) {
-                follow_grid(&mut recipe, operation, around)?;
-            }
-        }
+        let recipe = overridden(&before.recipe, &overrides, around)?;
         if recipe == before.recipe {
             changed.push(before);
         } else if !changed.iter().any(|other| other.recipe == recipe) {
@@ -237,24 +223,48 @@ fn override_decisions(
     Ok(())
 }
 
-/// Sets one part of a product's decision; gives the product and the part.
-fn set_grid(recipe: &mut Recipe, name: &str, text: &str) -> Result<(String, String), StageFailure> {
-    let key = format!("gemm.{name}");
-    let (operation, part) = name.rsplit_once('.').unwrap_or((name, ""));
-    let names = recipe.gemm.keys().map(String::as_str);
-    let operation = match resolve(operation, names.clone()) {
-        Ok(operation) => operation.to_owned(),
-        Err(error) => return Err(unknown(&key, operation, names, part, &error)),
-    };
-    let wrong = |why: String| StageFailure::usage(format!("`{key}`: {why}"));
-    if let Some(plan) = recipe.gemm.get_mut(&operation) {
-        match part {
-            "grid" => plan.grid = text.parse().map_err(wrong)?,
-            "result" => plan.result = text.to_owned().try_into().map_err(wrong)?,
-            _ => return Err(wrong("a product has `grid` and `result`".to_owned())),
+fn overridden(
+    before: &Recipe,
+    overrides: &[(&str, &str)],
+    around: &Surroundings,
+) -> Result<Recipe, StageFailure> {
+    let mut recipe = before.clone();
+    let mut set: BTreeMap<String, &str> = BTreeMap::new();
+    for (key, text) in overrides {
+        let full = full_key(&recipe, key)?;
+        let wrong = |why: String| StageFailure::usage(format!("`{key}`: {why}"));
+        if let Some(site) = full.strip_prefix("cast.") {
+            recipe
+                .cast
+                .insert(site.to_owned(), text.parse().map_err(wrong)?);
+        } else {
+            set_product(&mut recipe, &full, text).map_err(wrong)?;
+        }
+        if let Some(other) = set.insert(full, key) {
+            return Err(wrong(format!("`{other}` sets the same")));
         }
     }
-    Ok((operation, part.to_owned()))
+    for full in set.keys() {
+        let product = full.strip_prefix("gemm.").unwrap_or_default();
+        if let Some(operation) = product.strip_suffix(".grid")
+            && !set.contains_key(&format!("gemm.{operation}.result"))
+        {
+            follow_grid(&mut recipe, operation, around)?;
+        }
+    }
+    Ok(recipe)
+}
+
+/// Sets `gemm.NAME.grid` or `gemm.NAME.result`.
+fn set_product(recipe: &mut Recipe, full: &str, text: &str) -> Result<(), String> {
+    let name = full.strip_prefix("gemm.").unwrap_or(full);
+    let (operation, part) = name.rsplit_once('.').unwrap_or((name, ""));
+    match (recipe.gemm.get_mut(operation), part) {
+        (Some(plan), "grid") => plan.grid = text.parse()?,
+        (Some(plan), "result") => plan.result = text.to_owned().try_into()?,
+        _ => return Err("a product has `grid` and `result`".to_owned()),
+    }
+    Ok(())
 }
 
 /// A result grid with more parts than a new grid has partials becomes the planner's for that grid.
@@ -272,46 +282,4 @@ fn follow_grid(
         }
     }
     Ok(())
-}
-
-fn set_cast(recipe: &mut Recipe, name: &str, text: &str) -> Result<(), StageFailure> {
-    let key = format!("cast.{name}");
-    let names = recipe.cast.keys().map(String::as_str);
-    let site = match resolve(name, names.clone()) {
-        Ok(site) => site.to_owned(),
-        Err(error) => return Err(unknown(&key, name, names, "", &error)),
-    };
-    let value = text.parse();
-    let value = value.map_err(|why| StageFailure::usage(format!("`{key}`: {why}")))?;
-    recipe.cast.insert(site, value);
-    Ok(())
-}
-
-fn unknown<'a>(
-    key: &str,
-    wanted: &str,
-    names: impl Iterator<Item = &'a str> + Clone,
-    part: &str,
-    error: &NameError,
-) -> StageFailure {
-    let mut failure = StageFailure::usage(format!("`{key}`: {error}"));
-    if *error == NameError::Unknown {
-        let whole = |name: &str| match part {
-            "" => format!("`{name}`"),
-            part => format!("`{name}.{part}`"),
-        };
-        let near = nearest(wanted, names.clone());
-        let help = match near.is_empty() {
-            true => (
-                "there are ",
-                names.map(whole).collect::<Vec<_>>().join(", "),
-            ),
-            false => {
-                let near: Vec<_> = near.into_iter().map(whole).collect();
-                ("did you mean ", near.join(" or ") + "?")
-            }
-        };
-        failure.help = Some(format!("{}{}", help.0, help.1));
-    }
-    failure
 }

@@ -1,15 +1,17 @@
 //! Commands, one file each.
 
 mod asm;
-mod build;
+pub mod build;
 mod cache;
 mod disasm;
 mod doctor;
 mod explain;
 mod fixture;
 mod inspect;
+mod recipe;
 mod run;
 mod stage;
+mod sweep;
 mod targets;
 mod tile;
 mod weights;
@@ -34,6 +36,8 @@ pub fn dispatch(cli: Cli) -> Outcome {
             command: Fixture::Export { target, output },
         } => fixture::export(&target, &output),
         Command::Stage(args) => stage::stage(&args),
+        Command::Recipe { command } => recipe::recipe(&command),
+        Command::Sweep(args) => sweep::sweep(&args),
         Command::Targets => targets::targets(),
         Command::Doctor { assumptions } => doctor::doctor(assumptions),
         Command::Cache {
