@@ -151,8 +151,8 @@ fn rebased(around: &Surroundings, file: &RecipeFile) -> Result<Found, StageFailu
             };
             let parts: Vec<_> = parts.into_iter().map(|one| one.component).collect();
             found.notices.push(match parts.is_empty() {
-                true => format!("{}: it has no [context] and was rebased", file.name),
-                false => format!("{}: rebased to another {}", file.name, parts.join(", ")),
+                true => "it has no [context] and was rebased".to_owned(),
+                false => format!("rebased to another {}", parts.join(", ")),
             });
             for (name, why) in &after.dropped {
                 found.notices.push(format!("dropped {name}: {why}"));
@@ -247,6 +247,7 @@ fn overridden(
     for full in set.keys() {
         let product = full.strip_prefix("gemm.").unwrap_or_default();
         if let Some(operation) = product.strip_suffix(".grid")
+            && recipe.gemm.get(operation) != before.gemm.get(operation)
             && !set.contains_key(&format!("gemm.{operation}.result"))
         {
             follow_grid(&mut recipe, operation, around)?;
@@ -267,15 +268,13 @@ fn set_product(recipe: &mut Recipe, full: &str, text: &str) -> Result<(), String
     Ok(())
 }
 
-/// A result grid with more parts than a new grid has partials becomes the planner's for that grid.
+/// A grid that is set without a result grid gets the planner's.
 fn follow_grid(
     recipe: &mut Recipe,
     operation: &str,
     around: &Surroundings,
 ) -> Result<(), StageFailure> {
-    if let Some(plan) = recipe.gemm.get_mut(operation)
-        && plan.result.rows * plan.result.columns > plan.grid.inner
-    {
+    if let Some(plan) = recipe.gemm.get_mut(operation) {
         let result = result_for(&around.graph, &around.precision, operation, plan.grid);
         if let Some(result) = result.map_err(refuse)? {
             plan.result = result;

@@ -78,7 +78,13 @@ pub fn follow_settings(workspace: &Workspace, request: &mut Request, strict: boo
 
 /// What the user should know of the recipe that a build followed.
 pub fn notices(engine: &Engine, target: &Target, build: &BuildResult) -> Vec<String> {
-    let mut notices = stage_notices(build);
+    let changes = stage_notices(build);
+    if !changes.is_empty() {
+        let name = path(engine.workspace(), target).map(|path| shown(engine.workspace(), &path));
+        let name = name.unwrap_or_default();
+        let changes = changes.into_iter();
+        return changes.map(|change| format!("{name}: {change}")).collect();
+    }
     let own = || -> Option<Vec<String>> {
         let path = path(engine.workspace(), target)?;
         let name = shown(engine.workspace(), &path);
@@ -96,10 +102,10 @@ pub fn notices(engine: &Engine, target: &Target, build: &BuildResult) -> Vec<Str
         );
         (!changed.is_empty()).then(|| vec![notice])
     };
-    if stage_notices(build).is_empty() && build.failure().is_none() {
-        notices.extend(own().into_iter().flatten());
+    match build.failure() {
+        None => own().unwrap_or_default(),
+        Some(_) => Vec::new(),
     }
-    notices
 }
 
 /// What `plan` had to change of the recipe.
@@ -142,6 +148,7 @@ pub fn built(
 ) -> Result<BuildResult, Diagnostic> {
     let mut request = request.clone();
     request.until = until.iter().map(|rule| (*rule).to_owned()).collect();
+    request.is_latest = false;
     let screen = Screen::new(false);
     let built = engine.build(&request, &screen);
     screen.take_log();

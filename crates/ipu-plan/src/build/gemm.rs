@@ -85,6 +85,18 @@ impl Builder<'_> {
         if plan.result.rows * plan.result.columns > inner {
             return illegal(format!("the result grid has more parts than {inner}"));
         }
+        let nested = |outer, inner, unit| Cuts {
+            outer: Split::new(outer, unit),
+            inner: Split::new(inner, unit),
+        };
+        if !nested(rows, plan.result.rows, 1).fits(shape.rows.size())
+            || !nested(columns, plan.result.columns, 16).fits(shape.columns.size())
+        {
+            return illegal(format!(
+                "result grid {}: a part would be empty",
+                plan.result
+            ));
+        }
         Ok(shape)
     }
 

@@ -296,9 +296,12 @@ fn forecast(
                         .iter()
                         .any(|(name, state, _)| name == maker && *state != "hit")
                 };
-                let makers: Vec<_> = makers(rule).filter(open).collect();
-                let what = makers.join(" or ");
-                ("would run", format!("if {what} output changes"))
+                let makers: BTreeSet<&str> = makers(rule).filter(open).collect();
+                let makers: Vec<&str> = makers.into_iter().collect();
+                (
+                    "would run",
+                    format!("if {} output changes", makers.join(" or ")),
+                )
             }
             _ => ("would run", because(&explanation)),
         };

@@ -177,6 +177,7 @@ impl Sweeping<'_> {
             SweepUntil::Verify => "verify",
         };
         request.until = vec![until.to_owned()];
+        request.is_latest = false;
         let (workspace, strict) = (self.engine.workspace(), self.args.strict_recipe);
         recipes::follow_settings(workspace, &mut request, strict);
         let target = workspace.target(&request.label, &request.sets)?;
