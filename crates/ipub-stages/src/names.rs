@@ -25,7 +25,7 @@ pub fn full_key(recipe: &Recipe, key: &str) -> Result<String, StageFailure> {
     };
     let mut failure = StageFailure::usage(format!("`{key}`: {error}"));
     if error == NameError::Unknown {
-        let near = nearest(name, names.iter().copied());
+        let near = near(name, &names);
         failure.help = Some(match near.is_empty() {
             true => {
                 let all: Vec<_> = names.iter().map(quoted).collect();
@@ -38,4 +38,26 @@ pub fn full_key(recipe: &Recipe, key: &str) -> Result<String, StageFailure> {
         });
     }
     Err(failure)
+}
+
+/// The names nearest to one that may be short.
+fn near<'a>(wanted: &str, names: &[&'a str]) -> Vec<&'a str> {
+    let parts = wanted.split('.').count();
+    let end = |name: &'a str| {
+        let mut dots = name.rmatch_indices('.').map(|(at, _)| at + 1);
+        &name[dots.nth(parts - 1).unwrap_or(0)..]
+    };
+    let forms = names.iter().flat_map(|name| [*name, end(name)]);
+    let mut found: Vec<&str> = Vec::new();
+    for form in nearest(wanted, forms) {
+        let of_form = names
+            .iter()
+            .filter(|name| **name == form || end(name) == form);
+        for name in of_form {
+            if !found.contains(name) {
+                found.push(name);
+            }
+        }
+    }
+    found
 }

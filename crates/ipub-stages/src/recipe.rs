@@ -154,6 +154,8 @@ fn section<T>(
 struct Remarks {
     /// Lines before everything else.
     head: String,
+    /// Lines after everything else.
+    tail: String,
     /// Lines above a line, and what follows it, by what it holds.
     lines: BTreeMap<String, (String, String)>,
 }
@@ -167,6 +169,9 @@ impl Remarks {
         for line in text.lines().map(str::trim) {
             if line.starts_with('#') {
                 above += &format!("{line}\n");
+                continue;
+            }
+            if line.is_empty() && !is_head {
                 continue;
             }
             let above = std::mem::take(&mut above);
@@ -193,6 +198,7 @@ impl Remarks {
                 remarks.lines.insert(name, (above, behind));
             }
         }
+        remarks.tail = above;
         remarks
     }
 
@@ -266,7 +272,7 @@ fn write(recipe: &Recipe, context: Option<&Context>, remarks: &Remarks) -> Strin
         let lines = lines.map(|(name, line)| (format!("\"{name}\""), line));
         table(section, lines.collect());
     }
-    text
+    text + &remarks.tail
 }
 
 #[cfg(test)]
@@ -275,7 +281,7 @@ mod tests {
 
     const TEXT: &str = "# Found by hand.\n\n[gemm]\n# The widest one.\n\
         \"a.x\" = { grid = \"1x2x3\", result = \"1x1\" } # kept\n\
-        \n[cast]\n\"a.x.x\" = \"late\"\n";
+        \n[cast]\n\"a.x.x\" = \"late\"\n# The end.\n";
 
     fn context() -> Context {
         let digest = Digest::of(b"x");
@@ -308,6 +314,9 @@ mod tests {
     fn remarks_stay_with_their_lines() {
         let file = RecipeFile::parse("a.toml", TEXT).unwrap();
         let text = file.rewrite(&file.recipe, &context());
+        let spaced = TEXT.replace("one.\n", "one.\n\n");
+        let spaced = RecipeFile::parse("a.toml", &spaced).unwrap();
+        assert_eq!(spaced.rewrite(&file.recipe, &context()), text);
         let (head, rest) = text.split_once("[gemm]").unwrap();
         assert!(head.starts_with("# Found by hand.\n\n[context]"), "{text}");
         assert_eq!(rest, TEXT.split_once("[gemm]").unwrap().1);
