@@ -167,7 +167,7 @@ fn short(digest: Option<String>) -> String {
     digest.map_or("(none)".to_owned(), |digest| digest[..12].to_owned())
 }
 
-fn context_values(context: Option<&Context>) -> BTreeMap<String, String> {
+fn context_values(context: Option<&Context>) -> Values {
     let mut values = BTreeMap::new();
     let Some(context) = context else {
         return values;
@@ -190,9 +190,11 @@ fn context_values(context: Option<&Context>) -> BTreeMap<String, String> {
     values
 }
 
+/// Texts by dotted path.
+type Values = BTreeMap<String, String>;
 type Difference = (String, Option<String>, Option<String>);
 
-fn changes(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> Vec<Difference> {
+fn changes(a: &Values, b: &Values) -> Vec<Difference> {
     let names: BTreeSet<_> = a.keys().chain(b.keys()).collect();
     let all = names.into_iter();
     let all = all.map(|name| (name.clone(), a.get(name).cloned(), b.get(name).cloned()));
@@ -200,10 +202,7 @@ fn changes(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> Vec<Di
 }
 
 /// Decisions by path, and context if there is one, of a file or a target.
-fn loaded(
-    engine: &Engine,
-    what: &str,
-) -> Result<(BTreeMap<String, String>, BTreeMap<String, String>), Diagnostic> {
+fn loaded(engine: &Engine, what: &str) -> Result<(Values, Values), Diagnostic> {
     let (recipe, context) = match what.starts_with("//") {
         true => {
             let effective = recipes::effective(engine, &Request::new(what.parse()?))?;
