@@ -142,7 +142,7 @@ fn price(grid: Grid, shape: GemmShape) -> PricedGemm {
 }
 
 /// The result grid of at most `parts` pieces with the smallest largest piece.
-fn result_grid(
+pub(crate) fn result_grid(
     parts: u32,
     least: [u32; 2],
     [rows, columns]: [u32; 2],

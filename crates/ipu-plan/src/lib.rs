@@ -8,6 +8,7 @@
 pub mod bounds;
 pub mod build;
 pub mod cost;
+pub mod decisions;
 pub mod policy;
 pub mod price;
 pub mod recipe;
@@ -15,6 +16,7 @@ pub mod search;
 pub mod sweep;
 
 pub use build::{PlanError, build};
+pub use decisions::{Decisions, NameError, Rebased, rebase, resolve, result_for};
 pub use policy::{AttentionFormats, Format, Precision};
 pub use recipe::{AttentionPlan, CastSite, GemmPlan, Grid, Recipe, ResultGrid};
 pub use search::{Candidate, PlannerPolicy, candidates};

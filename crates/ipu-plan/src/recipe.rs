@@ -1,7 +1,9 @@
 //! The recipe: the decisions of a plan, by names, and nothing that follows from them.
 //!
-//! Invariants: no addresses, costs or schedules; every name is an operation of the graph.
-//! Not here: how decisions are found (`sweep`), what they mean (`build`).
+//! Invariants: no addresses, costs or schedules; every name is an operation of the graph; equal
+//! recipes have equal text.
+//! Not here: how decisions are found (`sweep`), what they mean (`build`), which ones a graph needs
+//! (`decisions`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -68,9 +70,15 @@ pub struct ResultGrid {
     pub columns: u32,
 }
 
+impl fmt::Display for ResultGrid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}", self.rows, self.columns)
+    }
+}
+
 impl From<ResultGrid> for String {
     fn from(grid: ResultGrid) -> String {
-        format!("{}x{}", grid.rows, grid.columns)
+        grid.to_string()
     }
 }
 
@@ -101,6 +109,27 @@ pub enum CastSite {
     Late,
 }
 
+impl fmt::Display for CastSite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            CastSite::Early => "early",
+            CastSite::Late => "late",
+        })
+    }
+}
+
+impl FromStr for CastSite {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "early" => Ok(CastSite::Early),
+            "late" => Ok(CastSite::Late),
+            _ => Err(format!("`{text}` is neither early nor late")),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GemmPlan {
@@ -127,10 +156,89 @@ pub struct AttentionPlan {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
+    #[serde(default)]
     pub gemm: BTreeMap<String, GemmPlan>,
     #[serde(default)]
     pub attention: BTreeMap<String, AttentionPlan>,
     /// Cast sites by operation and operand: `encoder.mlp_up.x`, `encoder.attention.k`.
     #[serde(default)]
     pub cast: BTreeMap<String, CastSite>,
+}
+
+/// Sections of a recipe, in the order of its text.
+pub const SECTIONS: [&str; 3] = ["gemm", "attention", "cast"];
+
+impl Recipe {
+    /// Each decision as the right side of its line in TOML, by section and name.
+    pub fn lines(&self) -> [(&'static str, BTreeMap<&str, String>); 3] {
+        let gemm = self.gemm.iter().map(|(name, plan)| {
+            let GemmPlan { grid, result } = plan;
+            let line = format!("{{ grid = \"{grid}\", result = \"{result}\" }}");
+            (name.as_str(), line)
+        });
+        let attention = self.attention.iter().map(|(name, plan)| {
+            let parts: Vec<_> = attention_parts(plan)
+                .into_iter()
+                .map(|(part, value)| match part {
+                    "qk" | "pv" => format!("{part} = \"{value}\""),
+                    _ => format!("{part} = {value}"),
+                })
+                .collect();
+            (name.as_str(), format!("{{ {} }}", parts.join(", ")))
+        });
+        let cast = self.cast.iter();
+        let cast = cast.map(|(name, site)| (name.as_str(), format!("\"{site}\"")));
+        let [first, second, third] = SECTIONS;
+        [
+            (first, gemm.collect()),
+            (second, attention.collect()),
+            (third, cast.collect()),
+        ]
+    }
+
+    /// Each single value by its dotted path, such as `gemm.encoder.mlp_down.grid`.
+    pub fn values(&self) -> BTreeMap<String, String> {
+        let mut values = BTreeMap::new();
+        for (name, plan) in &self.gemm {
+            values.insert(format!("gemm.{name}.grid"), plan.grid.to_string());
+            values.insert(format!("gemm.{name}.result"), plan.result.to_string());
+        }
+        for (name, plan) in &self.attention {
+            for (part, value) in attention_parts(plan) {
+                values.insert(format!("attention.{name}.{part}"), value);
+            }
+        }
+        for (name, site) in &self.cast {
+            values.insert(format!("cast.{name}"), site.to_string());
+        }
+        values
+    }
+}
+
+/// The recipe as TOML: one line for each decision.
+impl fmt::Display for Recipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut between = "";
+        for (section, lines) in self.lines() {
+            if lines.is_empty() {
+                continue;
+            }
+            writeln!(f, "{between}[{section}]")?;
+            between = "\n";
+            for (name, line) in lines {
+                writeln!(f, "\"{name}\" = {line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn attention_parts(plan: &AttentionPlan) -> [(&'static str, String); 5] {
+    [
+        ("qk", plan.qk.to_string()),
+        ("pv", plan.pv.to_string()),
+        ("softmax_rows", plan.softmax_rows.to_string()),
+        ("value_parts", plan.value_parts.to_string()),
+        ("merge_rows", plan.merge_rows.to_string()),
+    ]
 }

@@ -48,6 +48,8 @@ pub struct Request {
     pub keep_going: bool,
     /// Files to be written from outputs. Those of rules that are not made are left alone.
     pub artifacts: Vec<Artifact>,
+    /// Whether later explanations compare with this build. Trials and look-ups are no such builds.
+    pub is_latest: bool,
 }
 
 impl Request {
@@ -61,6 +63,7 @@ impl Request {
             jobs: 2,
             keep_going: false,
             artifacts,
+            is_latest: true,
         }
     }
 }
@@ -232,7 +235,7 @@ impl Engine {
             artifacts_written,
             seconds: start.elapsed().as_secs_f64(),
         };
-        let keyed = result.stages.iter();
+        let keyed = result.stages.iter().filter(|_| request.is_latest);
         let keyed = keyed.filter_map(|stage| Some((stage.rule.clone(), stage.key?)));
         let noted = self
             .store

@@ -1,8 +1,9 @@
 //! Stage `kernel`: assembly and contracts to objects.
 //!
 //! Input: `sources` (all files below `kernels/`). Outputs: `objects` (postcard, by kernel name),
-//! `contracts` (JSON, by kernel name, without what only tests and people read).
-//! Invariants: neither output depends on comments, cases or summaries.
+//! `contracts` (JSON, by kernel name, without what only tests and people read), `families` (JSON:
+//! digests of contracts by family).
+//! Invariants: no output depends on comments, cases or summaries.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,7 @@ use ipub_base::{Digest, KeyWriter, Location};
 use ipub_engine::{InputFile, StageFailure, StageInputs, StageOutputs};
 
 use crate::codec::{pack, to_json, unpack};
+use crate::families::{Families, family};
 use crate::fingerprint::fingerprint;
 use crate::stage::Stage;
 
@@ -28,13 +30,14 @@ fn run(inputs: &StageInputs<'_>) -> Result<StageOutputs, StageFailure> {
         .collect();
     let mut objects: BTreeMap<String, Object> = BTreeMap::new();
     let mut contracts: BTreeMap<String, Contract> = BTreeMap::new();
-    let families: Vec<&InputFile> = files
+    let mut families: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let family_files: Vec<&InputFile> = files
         .iter()
         .filter(|file| file.name.rsplit('/').next() == Some(CONTRACT_FILE))
         .collect();
-    for (index, family) in families.iter().enumerate() {
+    for (index, family) in family_files.iter().enumerate() {
         let folder = &family.name[..family.name.len() - CONTRACT_FILE.len()];
-        inputs.progress(folder, index as u64, families.len() as u64);
+        inputs.progress(folder, index as u64, family_files.len() as u64);
         let text = text(inputs, family)?;
         let parsed = Family::parse(&text).map_err(|error| refuse(error, &family.name, &text))?;
         for mut contract in parsed.kernels {
@@ -51,6 +54,8 @@ fn run(inputs: &StageInputs<'_>) -> Result<StageOutputs, StageFailure> {
             contract.summary.clear();
             contract.source.clear();
             let name = contract.name.clone();
+            let names = families.entry(parsed.family.clone()).or_default();
+            names.push(name.clone());
             if contracts.insert(name.clone(), contract).is_some() {
                 let message = format!("kernel {name} is declared twice");
                 return Err(at(StageFailure::usage(message), &family.name, 0, 0));
@@ -61,7 +66,26 @@ fn run(inputs: &StageInputs<'_>) -> Result<StageOutputs, StageFailure> {
     Ok(StageOutputs::new()
         .with("objects", pack("objects", &objects)?)
         .with("contracts", to_json("contracts", &contracts)?)
+        .with(
+            "families",
+            to_json("families", &digests(&families, &contracts)?)?,
+        )
         .note("kernels", count))
+}
+
+fn digests(
+    families: &BTreeMap<String, Vec<String>>,
+    contracts: &BTreeMap<String, Contract>,
+) -> Result<Families, StageFailure> {
+    let one = |(name, kernels): (&String, &Vec<String>)| {
+        let of_family = kernels
+            .iter()
+            .map(|kernel| (kernel.as_str(), &contracts[kernel]));
+        let family = family(&of_family.collect());
+        let bug = || StageFailure::bug(format!("contracts of {name} cannot be written"));
+        Ok((name.clone(), family.ok_or_else(bug)?))
+    };
+    families.iter().map(one).collect()
 }
 
 fn text(inputs: &StageInputs<'_>, file: &InputFile) -> Result<String, StageFailure> {

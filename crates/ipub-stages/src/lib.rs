@@ -8,7 +8,9 @@
 
 mod candidates;
 mod codec;
+mod context;
 mod device;
+mod families;
 pub mod fingerprint;
 mod fixture;
 mod kernel;
@@ -16,12 +18,14 @@ mod kernel_call;
 mod kernel_cost;
 mod lower;
 mod metrics;
+mod names;
 mod npy;
 pub mod object_file;
 mod package;
 mod place;
 mod plan;
 mod precision;
+mod recipe;
 mod reference;
 mod run;
 mod simulate;
@@ -30,11 +34,14 @@ mod time;
 mod verify;
 mod weights;
 
+pub use context::{Context, Mismatch, Surroundings};
 pub use device::device;
 pub use fixture::{Fixture, fixture_inputs};
 pub use kernel_call::{KernelCall, Scalars};
 pub use kernel_cost::SimulatedCosts;
+pub use names::full_key;
 pub use npy::{Array, NpyError};
+pub use recipe::RecipeFile;
 pub use weights::Weights;
 
 use ipub_engine::StageImpl;

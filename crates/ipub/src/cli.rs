@@ -40,6 +40,13 @@ pub enum Command {
     },
     /// Run one stage from a folder of inputs
     Stage(Stage),
+    /// The planning decisions of a target, as a file to edit
+    Recipe {
+        #[command(subcommand)]
+        command: Recipe,
+    },
+    /// Build a target with every combination of the values given, and compare them
+    Sweep(Sweep),
     /// List the targets of the workspace
     Targets,
     /// Check this machine and workspace
@@ -68,6 +75,9 @@ pub struct TargetArgs {
     /// A safetensors file in Hugging Face naming, instead of random weights
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
+    /// Refuse a recipe that was made for another context, instead of rebasing it for --set
+    #[arg(long)]
+    pub strict_recipe: bool,
 }
 
 /// How a build is carried out and shown.
@@ -321,4 +331,86 @@ pub struct Clean {
     /// The artifacts of these targets; all if absent
     #[arg(value_name = "TARGET")]
     pub targets: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Recipe {
+    /// Print the recipe that a target is built by
+    Show {
+        #[command(flatten)]
+        target: TargetArgs,
+    },
+    /// Write the recipe that a target is built by as a file
+    Save {
+        #[command(flatten)]
+        target: TargetArgs,
+        /// The file; recipes/NAME.toml beside the target's BUILD.toml if absent
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// Replace the file if it is there
+        #[arg(long)]
+        force: bool,
+    },
+    /// Carry a recipe file over to the graph, policy and contracts of now
+    Rebase {
+        /// A recipe file, or a target that has one
+        what: String,
+        /// The target that a file is for, if none or several use it
+        #[arg(long = "for", value_name = "TARGET")]
+        target: Option<String>,
+    },
+    /// Compare two recipes by the names of their decisions
+    Diff {
+        /// A recipe file or a target
+        a: String,
+        /// Another one
+        b: String,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check a recipe file, and tell which stages a build by it would run
+    Check {
+        /// A recipe file, or a target that has one
+        what: String,
+        /// The target that a file is for, if none or several use it
+        #[arg(long = "for", value_name = "TARGET")]
+        target: Option<String>,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// How far each build of a sweep goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SweepUntil {
+    /// Simulated cycles, without data
+    Time,
+    /// Outputs against the reference too
+    Verify,
+}
+
+#[derive(Debug, Args)]
+pub struct Sweep {
+    /// Such as //models:siglip-tiny
+    pub target: String,
+    /// An attribute or decision, and the values to try
+    #[arg(long = "set", value_name = "KEY=VALUE,VALUE", required = true)]
+    pub sets: Vec<String>,
+    /// How far each build goes
+    #[arg(long, value_enum, default_value = "time")]
+    pub until: SweepUntil,
+    /// Build more than 256 combinations
+    #[arg(long)]
+    pub yes: bool,
+    /// Refuse a recipe that was made for another context
+    #[arg(long)]
+    pub strict_recipe: bool,
+    /// Stages at once
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
+    pub jobs: u16,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }

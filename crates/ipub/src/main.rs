@@ -5,6 +5,7 @@ mod commands;
 mod exit;
 mod files;
 mod open;
+mod recipes;
 mod results;
 mod screen;
 mod signals;

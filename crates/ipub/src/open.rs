@@ -8,6 +8,7 @@ use ipub_store::Store;
 
 use crate::cli::TargetArgs;
 use crate::files::absolute;
+use crate::recipes;
 use crate::signals;
 
 /// The workspace around the current folder.
@@ -33,6 +34,9 @@ pub fn request(target: &TargetArgs) -> Result<Request, Diagnostic> {
     request.sets.clone_from(&target.sets);
     if let Some(file) = &target.weights {
         request.sets.push(set_file("weights.file", file)?);
+    }
+    if target.strict_recipe || !request.sets.is_empty() {
+        recipes::follow_settings(&workspace()?, &mut request, target.strict_recipe);
     }
     Ok(request)
 }

@@ -165,8 +165,10 @@ fn describe(event: &Event) -> Option<String> {
             notes,
             ..
         } => {
+            // Lists are told at the end.
             let notes: Vec<_> = notes
                 .iter()
+                .filter(|(_, value)| !value.is_array())
                 .map(|(name, value)| format!("{name} {value}"))
                 .collect();
             format!("{rule:10} {seconds:7.2} s  {}", notes.join(", "))

@@ -44,7 +44,12 @@ impl Shape {
 }
 
 /// Columns that the cuts of a result keep together: whole panels of what is cast where it is made.
-fn column_grain(graph: &Graph, precision: &Precision, recipe: &Recipe, result: ValueId) -> u32 {
+pub(crate) fn column_grain(
+    graph: &Graph,
+    precision: &Precision,
+    recipe: &Recipe,
+    result: ValueId,
+) -> u32 {
     let reader = cast_reader(graph, precision, result).map(|name| format!("{name}.x"));
     let site = reader.and_then(|site| recipe.cast.get(&site));
     if site == Some(&CastSite::Early) {
@@ -134,6 +139,18 @@ impl Builder<'_> {
         }
         if plan.result.rows * plan.result.columns > inner {
             return illegal(format!("the result grid has more parts than {inner}"));
+        }
+        let nested = |outer, inner, unit| Cuts {
+            outer: Split::new(outer, unit),
+            inner: Split::new(inner, unit),
+        };
+        if !nested(rows, plan.result.rows, 1).fits(shape.rows.size())
+            || !nested(columns, plan.result.columns, shape.column_grain).fits(shape.columns.size())
+        {
+            return illegal(format!(
+                "result grid {}: a part would be empty",
+                plan.result
+            ));
         }
         Ok(shape)
     }

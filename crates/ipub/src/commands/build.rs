@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::cli::Build;
 use crate::exit::Outcome;
 use crate::screen::Screen;
-use crate::{files, open, results};
+use crate::{files, open, recipes, results};
 
 /// Artifacts that are outputs as they are: rule, output, file.
 const ARTIFACTS: [(&str, &str, &str); 5] = [
@@ -58,6 +58,9 @@ pub fn carry_out(
     let built = engine.build(request, &screen);
     let log = screen.take_log();
     let build = built?;
+    for notice in recipes::notices(engine, &target, &build) {
+        eprintln!("notice: {notice}");
+    }
     let document = results::document(engine, &target, &build)?;
     if let Some(dir) = dir {
         let text = serde_json::to_string_pretty(&document)

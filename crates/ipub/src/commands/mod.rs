@@ -1,7 +1,7 @@
 //! Commands, one file each.
 
 mod asm;
-mod build;
+pub mod build;
 mod cache;
 mod clean;
 mod disasm;
@@ -11,8 +11,10 @@ mod fixture;
 mod host_plan;
 mod images;
 mod inspect;
+mod recipe;
 mod run;
 mod stage;
+mod sweep;
 mod targets;
 mod tile;
 mod trace;
@@ -38,6 +40,8 @@ pub fn dispatch(cli: Cli) -> Outcome {
             command: Fixture::Export { target, output },
         } => fixture::export(&target, &output),
         Command::Stage(args) => stage::stage(&args),
+        Command::Recipe { command } => recipe::recipe(&command),
+        Command::Sweep(args) => sweep::sweep(&args),
         Command::Targets => targets::targets(),
         Command::Doctor { assumptions } => doctor::doctor(assumptions),
         Command::Cache { command } => cache::cache(&command),
