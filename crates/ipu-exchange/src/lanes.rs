@@ -56,6 +56,8 @@ pub(crate) struct Lane {
     reserved: i32,
     /// Register last written to OUTGOING_BASE, when the tile has moving sources.
     register: Option<u32>,
+    /// Whether no element is both sent from and received in, so that windows never matter.
+    pub windowless: bool,
     pub horizon: i32,
 }
 
@@ -193,7 +195,8 @@ impl Lane {
         self.sends.last().map_or(0, |s| s.end)
     }
 
-    fn switch_end(&self) -> i32 {
+    /// End of the latest base write.
+    pub fn switch_end(&self) -> i32 {
         self.switches.last().map_or(0, |s| s.end)
     }
 
@@ -269,13 +272,16 @@ impl Lanes {
                 start += 1;
             }
         }
-        lane.switches.push(Switch {
-            end: start + width,
-            register,
-        });
-        lane.register = Some(register);
-        lane.horizon = lane.horizon.max(start + width);
+        self.write_base(tile, register, start + width);
         true
+    }
+
+    /// Records a base write that ends at `end`.
+    pub fn write_base(&mut self, tile: u32, register: u32, end: i32) {
+        let lane = &mut self.tiles[tile as usize];
+        lane.switches.push(Switch { end, register });
+        lane.register = Some(register);
+        lane.horizon = lane.horizon.max(end);
     }
 
     /// The earliest legal offset from `least` on.
@@ -342,8 +348,10 @@ impl Lanes {
             }
             let start = hop.select + hop.depth + offset;
             let end = receive_horizon(hop, message, offset);
-            let elements = elements_of(address, message.bytes());
-            most = most.max(Lane::window_step(&lane.send_windows, start, end, &elements));
+            if !lane.send_windows.is_empty() {
+                let elements = elements_of(address, message.bytes());
+                most = most.max(Lane::window_step(&lane.send_windows, start, end, &elements));
+            }
         }
         most
     }
@@ -388,15 +396,14 @@ impl Lanes {
             };
             lane.sends.insert(at, send);
         }
-        let elements = message.elements.clone();
-        Lane::insert_window(
-            &mut lane.send_windows,
-            Window {
+        if !lane.windowless {
+            let window = Window {
                 start,
                 end: horizon,
-                elements,
-            },
-        );
+                elements: message.elements.clone(),
+            };
+            Lane::insert_window(&mut lane.send_windows, window);
+        }
         lane.horizon = lane.horizon.max(horizon);
         if route.width == Width::Paired64 {
             let partner = &mut self.tiles[partner_of(route.source) as usize];
@@ -426,15 +433,14 @@ impl Lanes {
         }
         let start = hop.select + hop.depth + offset;
         let end = receive_horizon(hop, message, offset);
-        let elements = elements_of(address, message.bytes());
-        Lane::insert_window(
-            &mut lane.receive_windows,
-            Window {
+        if !lane.windowless {
+            let window = Window {
                 start,
                 end,
-                elements,
-            },
-        );
+                elements: elements_of(address, message.bytes()),
+            };
+            Lane::insert_window(&mut lane.receive_windows, window);
+        }
         let items = message.items as i32;
         lane.last = Some(Last {
             ordinary: message.route.width == Width::Word32,

@@ -13,6 +13,7 @@ use ipu_ir::layout::{Cuts, Extent, Layout, Owner, Replicas, Split, Tiling};
 use ipu_ir::mid::*;
 use ipu_ir::program::{Placed, Reservations, Step as PlacedStep};
 use ipu_package::{Dtype, Order};
+use ipub_base::NoMemo;
 
 const TILES: u32 = 1472;
 const LAYERS: u32 = 27;
@@ -443,7 +444,7 @@ fn main() {
     );
     let names: Vec<&str> = mid.tensors.iter().map(|t| t.name.as_str()).collect();
     let begin = Instant::now();
-    let addresses = ipu_place::allocate(&program, &names, &reservations);
+    let addresses = ipu_place::allocate(&program, &names, &reservations, &NoMemo);
     println!("allocate {:.0} ms", begin.elapsed().as_secs_f64() * 1e3);
     let addresses = match addresses {
         Ok(addresses) => addresses,
@@ -454,7 +455,7 @@ fn main() {
         return;
     }
     let begin = Instant::now();
-    let phases = ipu_place::schedule_phases(&program, &addresses, &reservations, &policy);
+    let phases = ipu_place::schedule_phases(&program, &addresses, &reservations, &policy, &NoMemo);
     println!("schedule {:.0} ms", begin.elapsed().as_secs_f64() * 1e3);
     let phases = match phases {
         Ok(phases) => phases,
