@@ -8,6 +8,7 @@
 use crate::receive::Message;
 use crate::route::Route;
 use crate::transfer::{ExchangeError, Moving, Transfer, Width};
+use ipu_target::TILES;
 use ipu_target::exchange::receive_depth;
 use ipu_target::memory::elements_of;
 use ipu_target::topology::{pair_partner, physical};
@@ -273,7 +274,6 @@ impl Stream {
 /// Bytes of one tile that a transfer reads or writes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Span {
-    tile: u32,
     start: u32,
     end: u32,
     transfer: u32,
@@ -282,36 +282,32 @@ struct Span {
 
 /// Pairs of transfers that share bytes which one of them writes.
 fn dependencies(transfers: &[Transfer]) -> Result<Vec<(u32, u32)>, ExchangeError> {
-    let count = transfers.iter().map(|t| 1 + t.destinations.len()).sum();
-    let mut spans: Vec<Span> = Vec::with_capacity(count);
+    let mut tiles: Vec<Vec<Span>> = vec![Vec::new(); TILES as usize];
     for (index, t) in transfers.iter().enumerate() {
         let (transfer, bytes) = (index as u32, t.bytes());
         let read = match &t.moving {
             Some(m) => m.extent.clone(),
             None => t.source_address..t.source_address + bytes,
         };
-        let (start, end) = (read.start, read.end);
-        spans.push(Span {
-            tile: t.source,
-            start,
-            end,
+        tiles[t.source as usize].push(Span {
+            start: read.start,
+            end: read.end,
             transfer,
             write: false,
         });
-        spans.extend(t.destinations.iter().map(|&(tile, start)| Span {
-            tile,
-            start,
-            end: start + bytes,
-            transfer,
-            write: true,
-        }));
+        for &(tile, start) in &t.destinations {
+            tiles[tile as usize].push(Span {
+                start,
+                end: start + bytes,
+                transfer,
+                write: true,
+            });
+        }
     }
-    spans.sort_unstable();
+    // Spans come in runs that ascend, which a stable sort finds.
+    tiles.iter_mut().for_each(|spans| spans.sort());
     let mut waits = Vec::new();
-    for tile in spans
-        .chunk_by(|a, b| a.tile == b.tile)
-        .filter(|t| written_overlap(t))
-    {
+    for tile in tiles.iter().filter(|spans| written_overlap(spans)) {
         let mut open: Vec<Span> = Vec::new();
         for &span in tile {
             open.retain(|o| o.end > span.start);

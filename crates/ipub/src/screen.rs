@@ -146,13 +146,14 @@ fn describe(event: &Event) -> Option<String> {
         Event::StageRan {
             rule,
             seconds,
+            memo,
             notes,
             ..
         } => {
-            let notes: Vec<_> = notes
-                .iter()
-                .map(|(name, value)| format!("{name} {value}"))
-                .collect();
+            let notes = notes.iter().map(|(name, value)| format!("{name} {value}"));
+            let (reused, asked) = (memo.reused, memo.asked);
+            let memo = (asked > 0).then(|| format!("reused {reused} of {asked} sub-results"));
+            let notes: Vec<_> = memo.into_iter().chain(notes).collect();
             format!("{rule:10} {seconds:7.2} s  {}", notes.join(", "))
                 .trim_end()
                 .to_owned()
