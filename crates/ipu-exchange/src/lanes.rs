@@ -21,6 +21,20 @@ use ipu_target::memory::elements_of;
 use ipu_target::topology::{logical, pair_partner, physical};
 use std::ops::Range;
 
+/// The partition point of a sorted list, looked for from its end: what is asked about is mostly recent,
+/// and the rest of a long list is not near.
+fn late_point<T>(list: &[T], before: impl Fn(&T) -> bool) -> usize {
+    let (mut high, mut step) = (list.len(), 1);
+    while high > 0 {
+        let low = high.saturating_sub(step);
+        if before(&list[low]) {
+            return low + 1 + list[low + 1..high].partition_point(before);
+        }
+        (high, step) = (low, 2 * step);
+    }
+    0
+}
+
 /// A stretch of time in which a message holds memory elements of a tile.
 #[derive(Clone, Debug)]
 struct Window {
@@ -42,6 +56,8 @@ pub(crate) struct Lane {
     reserved: i32,
     /// Register last written to OUTGOING_BASE, when the tile has moving sources.
     register: Option<u32>,
+    /// Whether no element is both sent from and received in, so that windows never matter.
+    pub windowless: bool,
     pub horizon: i32,
 }
 
@@ -52,7 +68,7 @@ impl Lane {
         event: i32,
         dropped: &'a [(i32, Stream)],
     ) -> impl Iterator<Item = &'a Control> {
-        let first = self.controls.partition_point(|c| c.event < event);
+        let first = late_point(&self.controls, |c| c.event < event);
         self.controls[first..]
             .iter()
             .take_while(move |c| c.event == event)
@@ -64,11 +80,12 @@ impl Lane {
     }
 
     fn send_at(&self, start: i32) -> bool {
-        self.sends.binary_search_by_key(&start, |s| s.start).is_ok()
+        let next = late_point(&self.sends, |s| s.start < start);
+        self.sends.get(next).is_some_and(|s| s.start == start)
     }
 
     fn end_at(&self, end: i32) -> bool {
-        let next = self.sends.partition_point(|s| s.start < end);
+        let next = late_point(&self.sends, |s| s.start < end);
         (next > 0 && self.sends[next - 1].end == end) || self.switches.iter().any(|s| s.end == end)
     }
 
@@ -132,7 +149,7 @@ impl Lane {
 
     /// How far a window must move to stay clear of `others` on the same elements.
     fn window_step(others: &[Window], start: i32, end: i32, elements: &Range<u32>) -> i32 {
-        let next = others.partition_point(|w| w.start < end);
+        let next = late_point(others, |w| w.start < end);
         // Ends grow with starts, but for a few events.
         let recent = others[..next]
             .iter()
@@ -147,27 +164,25 @@ impl Lane {
     }
 
     fn insert_window(windows: &mut Vec<Window>, window: Window) {
-        let at = windows.partition_point(|w| w.start <= window.start);
+        let at = late_point(windows, |w| w.start <= window.start);
         windows.insert(at, window);
     }
 
     fn insert_control(&mut self, control: Control) {
         let key = (control.event, control.stream);
-        let at = self.controls.partition_point(|c| (c.event, c.stream) < key);
+        let at = late_point(&self.controls, |c| (c.event, c.stream) < key);
         self.controls.insert(at, control);
     }
 
     fn remove_control(&mut self, event: i32, stream: Stream) {
-        let at = self
-            .controls
-            .partition_point(|c| (c.event, c.stream) < (event, stream));
+        let at = late_point(&self.controls, |c| (c.event, c.stream) < (event, stream));
         debug_assert!(self.controls[at].event == event && self.controls[at].stream == stream);
         self.controls.remove(at);
     }
 
     /// Whether a message from `start` on only continues the one before it.
     fn goes_on(&self, message: &Message, start: i32) -> bool {
-        let next = self.sends.partition_point(|s| s.start < start);
+        let next = late_point(&self.sends, |s| s.start < start);
         next > 0 && {
             let before = &self.sends[next - 1];
             before.end == start
@@ -180,7 +195,8 @@ impl Lane {
         self.sends.last().map_or(0, |s| s.end)
     }
 
-    fn switch_end(&self) -> i32 {
+    /// End of the latest base write.
+    pub fn switch_end(&self) -> i32 {
         self.switches.last().map_or(0, |s| s.end)
     }
 
@@ -239,7 +255,7 @@ impl Lanes {
         }
         let width = BASE_WRITE_EVENTS as i32;
         let mut start = lane.send_free().max(not_before);
-        let first = lane.controls.partition_point(|c| c.event <= start);
+        let first = late_point(&lane.controls, |c| c.event <= start);
         for control in &lane.controls[first..] {
             if control.event <= start + width {
                 start = control.event;
@@ -256,13 +272,16 @@ impl Lanes {
                 start += 1;
             }
         }
-        lane.switches.push(Switch {
-            end: start + width,
-            register,
-        });
-        lane.register = Some(register);
-        lane.horizon = lane.horizon.max(start + width);
+        self.write_base(tile, register, start + width);
         true
+    }
+
+    /// Records a base write that ends at `end`.
+    pub fn write_base(&mut self, tile: u32, register: u32, end: i32) {
+        let lane = &mut self.tiles[tile as usize];
+        lane.switches.push(Switch { end, register });
+        lane.register = Some(register);
+        lane.horizon = lane.horizon.max(end);
     }
 
     /// The earliest legal offset from `least` on.
@@ -329,8 +348,10 @@ impl Lanes {
             }
             let start = hop.select + hop.depth + offset;
             let end = receive_horizon(hop, message, offset);
-            let elements = elements_of(address, message.bytes());
-            most = most.max(Lane::window_step(&lane.send_windows, start, end, &elements));
+            if !lane.send_windows.is_empty() {
+                let elements = elements_of(address, message.bytes());
+                most = most.max(Lane::window_step(&lane.send_windows, start, end, &elements));
+            }
         }
         most
     }
@@ -338,7 +359,7 @@ impl Lanes {
     fn sender_step(&self, message: &Message, offset: i32) -> i32 {
         let lane = &self.tiles[message.route.source as usize];
         let (start, end) = (message.start(offset), message.end(offset));
-        let next = lane.sends.partition_point(|s| s.start < end);
+        let next = late_point(&lane.sends, |s| s.start < end);
         if next > 0 && lane.sends[next - 1].end > start {
             return lane.sends[next - 1].end - start;
         }
@@ -363,7 +384,7 @@ impl Lanes {
         let horizon = message.sender_horizon(offset);
         let (start, end) = (message.start(offset), message.end(offset));
         let lane = &mut self.tiles[route.source as usize];
-        let at = lane.sends.partition_point(|s| s.start < start);
+        let at = late_point(&lane.sends, |s| s.start < start);
         if self.dense && lane.goes_on(message, start) {
             lane.sends[at - 1].end = end;
         } else {
@@ -375,15 +396,14 @@ impl Lanes {
             };
             lane.sends.insert(at, send);
         }
-        let elements = message.elements.clone();
-        Lane::insert_window(
-            &mut lane.send_windows,
-            Window {
+        if !lane.windowless {
+            let window = Window {
                 start,
                 end: horizon,
-                elements,
-            },
-        );
+                elements: message.elements.clone(),
+            };
+            Lane::insert_window(&mut lane.send_windows, window);
+        }
         lane.horizon = lane.horizon.max(horizon);
         if route.width == Width::Paired64 {
             let partner = &mut self.tiles[partner_of(route.source) as usize];
@@ -413,15 +433,14 @@ impl Lanes {
         }
         let start = hop.select + hop.depth + offset;
         let end = receive_horizon(hop, message, offset);
-        let elements = elements_of(address, message.bytes());
-        Lane::insert_window(
-            &mut lane.receive_windows,
-            Window {
+        if !lane.windowless {
+            let window = Window {
                 start,
                 end,
-                elements,
-            },
-        );
+                elements: elements_of(address, message.bytes()),
+            };
+            Lane::insert_window(&mut lane.receive_windows, window);
+        }
         let items = message.items as i32;
         lane.last = Some(Last {
             ordinary: message.route.width == Width::Word32,

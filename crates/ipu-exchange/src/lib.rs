@@ -13,7 +13,9 @@ pub mod check;
 mod compose;
 pub mod fabric;
 mod lanes;
+mod normal;
 mod order;
+mod recall;
 mod receive;
 mod route;
 mod schedule;
@@ -23,5 +25,5 @@ mod word;
 
 pub use check::{CheckError, check};
 pub use order::{PhaseSchedule, Placed, Row, place_in_order};
-pub use schedule::{Schedule, SchedulePolicy, schedule};
+pub use schedule::{Schedule, SchedulePolicy, schedule, schedule_recalled};
 pub use transfer::{ExchangeError, Moving, Transfer, Width};

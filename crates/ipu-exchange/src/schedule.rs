@@ -13,12 +13,14 @@
 //! gap.
 
 use crate::lanes::Lanes;
+use crate::normal::Normal;
 use crate::order::{Row, moving_bases};
-use crate::receive::Message;
-use crate::streams::{Pairing, Stream, Streams, gather};
+use crate::recall::{self, Decisions};
+use crate::streams::{Groups, Pairing, Stream, Streams};
 use crate::transfer::{ExchangeError, Transfer, Width};
 use ipu_target::TILES;
 use ipu_target::exchange::TRANSFER_ITEMS_MAX;
+use ipub_base::{Memo, NoMemo};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -67,33 +69,48 @@ const LOOK_AHEAD: usize = 32;
 const ROOM_MIN: u32 = 8;
 /// How often a stream gives way to others when memory elements hold it up.
 const DEFERRALS_MAX: u8 = 4;
+/// The register that holds the base of fixed sources, 0.
+const FIXED_BASE: u32 = 15;
 
 /// Rows for a phase.
 pub fn schedule(
     transfers: &[Transfer],
     policy: &SchedulePolicy,
 ) -> Result<Schedule, ExchangeError> {
+    schedule_recalled(transfers, policy, &NoMemo)
+}
+
+/// Rows for a phase; decisions made before for a phase of the same normal form are made again.
+pub fn schedule_recalled(
+    transfers: &[Transfer],
+    policy: &SchedulePolicy,
+    memo: &dyn Memo,
+) -> Result<Schedule, ExchangeError> {
     for (index, transfer) in transfers.iter().enumerate() {
         transfer.validate_any_length(index)?;
     }
     let bases = moving_bases(transfers)?;
-    let mut streams = gather(transfers, Pairing::Never)?;
-    let mut load = load_of(&streams);
-    if policy.pairing && transfers.iter().any(|t| t.destinations.len() > 1) {
-        let paired = gather(transfers, Pairing::WherePossible)?;
-        let paired_load = load_of(&paired);
-        if paired_load.iter().max() < load.iter().max() {
-            (streams, load) = (paired, paired_load);
+    let (streams, load) = balanced(transfers, policy)?;
+    let normal = Normal::of(&streams, transfers.len(), policy);
+    let mut lanes = Lanes::new(true);
+    for (lane, shared) in lanes.tiles.iter_mut().zip(&normal.shared) {
+        lane.windowless = !shared;
+    }
+    bases.keys().for_each(|&tile| lanes.start_moving(tile));
+    let key = recall::key(normal.key);
+    let known = memo
+        .get(recall::KIND, key)
+        .and_then(|decisions| recall::replay(&streams, lanes.clone(), &decisions));
+    let (lanes, messages) = match known {
+        Some(known) => known,
+        None => {
+            let mut run = Run::new(transfers.len(), &streams, &load, policy, lanes);
+            run.start();
+            run.finish()?;
+            memo.put(recall::KIND, key, run.decisions.into_bytes());
+            (run.lanes, run.messages)
         }
-    }
-    let mut run = Run::new(transfers.len(), &streams, &load, policy);
-    for &tile in bases.keys() {
-        run.lanes.start_moving(tile);
-    }
-    run.start();
-    run.finish()?;
-
-    let (lanes, messages) = (run.lanes, run.messages);
+    };
     let active: Vec<u32> = (0..TILES)
         .filter(|&t| lanes.tiles[t as usize].horizon > 0)
         .collect();
@@ -116,6 +133,24 @@ pub fn schedule(
         bound: load.iter().copied().max().unwrap_or(0),
         messages,
     })
+}
+
+/// The streams of a phase and the load of each resource, paired if that eases the busiest one.
+fn balanced(
+    transfers: &[Transfer],
+    policy: &SchedulePolicy,
+) -> Result<(Streams, Vec<u32>), ExchangeError> {
+    let groups = Groups::of(transfers)?;
+    let streams = groups.streams(Pairing::Never);
+    let load = load_of(&streams);
+    if policy.pairing && groups.can_pair() {
+        let paired = groups.streams(Pairing::WherePossible);
+        let paired_load = load_of(&paired);
+        if paired_load.iter().max() < load.iter().max() {
+            return Ok((paired, paired_load));
+        }
+    }
+    Ok((streams, load))
 }
 
 /// Events that each resource is needed for.
@@ -197,6 +232,7 @@ struct Run<'a> {
     transfers: Vec<(u32, i32)>,
     left: usize,
     messages: u32,
+    decisions: Decisions,
 }
 
 impl<'a> Run<'a> {
@@ -205,6 +241,7 @@ impl<'a> Run<'a> {
         streams: &'a Streams,
         load: &'a [u32],
         policy: &'a SchedulePolicy,
+        lanes: Lanes,
     ) -> Self {
         let resources = 2 * TILES as usize;
         let mut run = Run {
@@ -213,7 +250,7 @@ impl<'a> Run<'a> {
             load,
             ends: streams.list.iter().map(ends).collect(),
             remaining: load.to_vec(),
-            lanes: Lanes::new(true),
+            lanes,
             progress: vec![Progress::default(); streams.list.len()],
             waiting: vec![BTreeSet::new(); resources],
             round: vec![(0, 0); resources],
@@ -225,6 +262,7 @@ impl<'a> Run<'a> {
             transfers: vec![(0, 0); transfers],
             left: streams.list.len(),
             messages: 0,
+            decisions: Decisions::default(),
         };
         for tile in 0..TILES {
             run.round[(TILES + tile) as usize] = (tile, 0);
@@ -436,8 +474,9 @@ impl<'a> Run<'a> {
         let mut room =
             self.policy.chunk_words.clamp(16, TRANSFER_ITEMS_MAX) / s.route.width.words();
         let source = s.route.source;
-        if s.moving.is_none() {
-            self.lanes.switch_base(source, 15, 0);
+        if s.moving.is_none() && self.lanes.switch_base(source, FIXED_BASE, 0) {
+            let end = self.lanes.tiles[source as usize].switch_end();
+            self.decisions.base_write(source, FIXED_BASE, end);
         }
         let mut offset = least;
         let mut first = true;
@@ -450,7 +489,7 @@ impl<'a> Run<'a> {
             if (items > room || room < ROOM_MIN) && !first {
                 break;
             }
-            let message = self.message(s, p, items);
+            let message = self.streams.message(s, p.fragment, p.done, items);
             offset = self.lanes.earliest(&message, offset);
             if first && offset > least + 2 * SLACK && p.deferrals < DEFERRALS_MAX {
                 self.progress[stream as usize].deferrals += 1;
@@ -459,6 +498,7 @@ impl<'a> Run<'a> {
                 return false;
             }
             self.lanes.commit(&message, offset);
+            self.decisions.message(stream, items, offset);
             self.messages += 1;
             self.note(stream, items, message.complete(offset));
             offset += items as i32;
@@ -470,22 +510,6 @@ impl<'a> Run<'a> {
         }
         self.after(stream);
         true
-    }
-
-    fn message(&self, s: &'a Stream, p: Progress, items: u32) -> Message<'a> {
-        let fragment = &s.fragments[p.fragment as usize];
-        let bytes = s.route.width.bytes();
-        let base = s.moving.as_ref().map_or(0, |m| m.base);
-        let targets = fragment.first_target..fragment.first_target + s.route.hops.len();
-        Message {
-            route: &s.route,
-            items,
-            address: (fragment.source_address - base) / bytes + p.done,
-            elements: s.elements(fragment, p.done, items),
-            targets: &self.streams.targets[targets],
-            shift: p.done * bytes,
-            incoming_base: 0,
-        }
     }
 
     /// Records that items of the current fragment are placed.

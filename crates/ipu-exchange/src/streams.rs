@@ -5,8 +5,10 @@
 //! Invariants: streams and fragments are in a fixed order; fragments of one stream do not depend on
 //! each other. Not here: times.
 
+use crate::receive::Message;
 use crate::route::Route;
 use crate::transfer::{ExchangeError, Moving, Transfer, Width};
+use ipu_target::TILES;
 use ipu_target::exchange::receive_depth;
 use ipu_target::memory::elements_of;
 use ipu_target::topology::{pair_partner, physical};
@@ -55,45 +57,90 @@ pub(crate) enum Pairing {
     WherePossible,
 }
 
-/// Gathers transfers into streams.
-pub(crate) fn gather(transfers: &[Transfer], pairing: Pairing) -> Result<Streams, ExchangeError> {
-    let waits = dependencies(transfers)?;
-    let depth = depths(transfers.len(), &waits);
-    let sorted: Vec<Vec<(u32, u32)>> = transfers
-        .iter()
-        .map(|t| {
-            let mut list = t.destinations.clone();
-            list.sort_unstable();
-            list
+/// Transfers in the order of streams, before it is known how wide these are.
+pub(crate) struct Groups<'a> {
+    transfers: &'a [Transfer],
+    /// The destinations of each transfer, by tile.
+    sorted: Vec<Vec<(u32, u32)>>,
+    /// Transfers by stream, then by source address.
+    order: Vec<u32>,
+    /// Where in `order` each stream begins, and its end.
+    bounds: Vec<usize>,
+    waits: Vec<(u32, u32)>,
+}
+
+impl<'a> Groups<'a> {
+    pub fn of(transfers: &'a [Transfer]) -> Result<Self, ExchangeError> {
+        let waits = dependencies(transfers)?;
+        let depth = depths(transfers.len(), &waits);
+        let sorted: Vec<Vec<(u32, u32)>> = transfers
+            .iter()
+            .map(|t| {
+                let mut list = t.destinations.clone();
+                list.sort_unstable();
+                list
+            })
+            .collect();
+        let tiles = |i: u32| sorted[i as usize].iter().map(|d| d.0);
+        let head = |i: u32| {
+            let t = &transfers[i as usize];
+            (depth[i as usize], t.moving.is_none(), t.source, t.width)
+        };
+        let mut order: Vec<u32> = (0..transfers.len() as u32).collect();
+        order.sort_by(|&a, &b| {
+            let address = |i: u32| transfers[i as usize].source_address;
+            (head(a).cmp(&head(b)))
+                .then_with(|| tiles(a).cmp(tiles(b)))
+                .then_with(|| address(a).cmp(&address(b)))
+                .then(a.cmp(&b))
+        });
+        let mut bounds: Vec<usize> = (0..order.len())
+            .filter(|&at| {
+                at.checked_sub(1).is_none_or(|before| {
+                    let (a, b) = (order[before], order[at]);
+                    head(a) != head(b) || !tiles(a).eq(tiles(b))
+                })
+            })
+            .collect();
+        bounds.push(order.len());
+        Ok(Groups {
+            transfers,
+            sorted,
+            order,
+            bounds,
+            waits,
         })
-        .collect();
-    let tiles = |i: u32| sorted[i as usize].iter().map(|d| d.0);
-    let head = |i: u32| {
-        let t = &transfers[i as usize];
-        (depth[i as usize], t.moving.is_none(), t.source, t.width)
-    };
-    let mut order: Vec<u32> = (0..transfers.len() as u32).collect();
-    order.sort_by(|&a, &b| {
-        let address = |i: u32| transfers[i as usize].source_address;
-        (head(a).cmp(&head(b)))
-            .then_with(|| tiles(a).cmp(tiles(b)))
-            .then_with(|| address(a).cmp(&address(b)))
-            .then(a.cmp(&b))
-    });
-    let mut out = Streams {
-        list: Vec::new(),
-        targets: Vec::new(),
-        waits,
-    };
-    let mut start = 0;
-    while start < order.len() {
-        let first = order[start];
-        let same = |&&i: &&u32| head(i) == head(first) && tiles(i).eq(tiles(first));
-        let end = start + order[start..].iter().take_while(same).count();
-        out.add(transfers, &sorted, &order[start..end], pairing);
-        start = end;
     }
-    Ok(out)
+
+    /// Their streams.
+    pub fn streams(&self, pairing: Pairing) -> Streams {
+        let mut out = Streams {
+            list: Vec::with_capacity(self.bounds.len() - 1),
+            targets: Vec::with_capacity(self.sorted.iter().map(Vec::len).sum()),
+            waits: self.waits.clone(),
+        };
+        for bound in self.bounds.windows(2) {
+            let group = &self.order[bound[0]..bound[1]];
+            out.add(self.transfers, &self.sorted, group, pairing);
+        }
+        out
+    }
+
+    /// Whether pairing widens any stream.
+    pub fn can_pair(&self) -> bool {
+        self.bounds.windows(2).any(|bound| {
+            let group = &self.order[bound[0]..bound[1]];
+            let first = group[0] as usize;
+            self.transfers[first].width == Width::Word32
+                && pairs(&self.sorted[first], group, self.transfers)
+        })
+    }
+}
+
+/// Whether the transfers of a stream can go to pairs of tiles.
+fn pairs(receivers: &[(u32, u32)], group: &[u32], transfers: &[Transfer]) -> bool {
+    let fits = |&i: &u32| pairable(&transfers[i as usize]);
+    whole_pairs(receivers) && group.iter().all(fits)
 }
 
 impl Streams {
@@ -107,11 +154,8 @@ impl Streams {
         let first = &transfers[group[0] as usize];
         let receivers = &sorted[group[0] as usize];
         let own = receivers.iter().any(|d| d.0 == first.source);
-        let fits = |&i: &u32| pairable(&transfers[i as usize]);
         let wide = first.width == Width::Paired64
-            || (pairing == Pairing::WherePossible
-                && whole_pairs(receivers)
-                && group.iter().all(fits));
+            || (pairing == Pairing::WherePossible && pairs(receivers, group, transfers));
         let width = if wide { Width::Paired64 } else { Width::Word32 };
         let route = Route::multicast(first.source, receivers.iter().map(|d| d.0), width);
         let early = route.hops.iter().filter(|h| wide && h.mux.is_some());
@@ -152,6 +196,23 @@ impl Streams {
                 .extend(sorted[index as usize].iter().map(|d| d.1));
         }
         self.list.push(stream);
+    }
+
+    /// The next items of a stream.
+    pub fn message<'a>(&'a self, s: &'a Stream, at: u32, done: u32, items: u32) -> Message<'a> {
+        let fragment = &s.fragments[at as usize];
+        let bytes = s.route.width.bytes();
+        let base = s.moving.as_ref().map_or(0, |m| m.base);
+        let targets = fragment.first_target..fragment.first_target + s.route.hops.len();
+        Message {
+            route: &s.route,
+            items,
+            address: (fragment.source_address - base) / bytes + done,
+            elements: s.elements(fragment, done, items),
+            targets: &self.targets[targets],
+            shift: done * bytes,
+            incoming_base: 0,
+        }
     }
 
     fn goes_on(&self, last: &Fragment, to: &[(u32, u32)], t: &Transfer, width: Width) -> bool {
@@ -213,7 +274,6 @@ impl Stream {
 /// Bytes of one tile that a transfer reads or writes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Span {
-    tile: u32,
     start: u32,
     end: u32,
     transfer: u32,
@@ -222,36 +282,32 @@ struct Span {
 
 /// Pairs of transfers that share bytes which one of them writes.
 fn dependencies(transfers: &[Transfer]) -> Result<Vec<(u32, u32)>, ExchangeError> {
-    let count = transfers.iter().map(|t| 1 + t.destinations.len()).sum();
-    let mut spans: Vec<Span> = Vec::with_capacity(count);
+    let mut tiles: Vec<Vec<Span>> = vec![Vec::new(); TILES as usize];
     for (index, t) in transfers.iter().enumerate() {
         let (transfer, bytes) = (index as u32, t.bytes());
         let read = match &t.moving {
             Some(m) => m.extent.clone(),
             None => t.source_address..t.source_address + bytes,
         };
-        let (start, end) = (read.start, read.end);
-        spans.push(Span {
-            tile: t.source,
-            start,
-            end,
+        tiles[t.source as usize].push(Span {
+            start: read.start,
+            end: read.end,
             transfer,
             write: false,
         });
-        spans.extend(t.destinations.iter().map(|&(tile, start)| Span {
-            tile,
-            start,
-            end: start + bytes,
-            transfer,
-            write: true,
-        }));
+        for &(tile, start) in &t.destinations {
+            tiles[tile as usize].push(Span {
+                start,
+                end: start + bytes,
+                transfer,
+                write: true,
+            });
+        }
     }
-    spans.sort_unstable();
+    // Spans come in runs that ascend, which a stable sort finds.
+    tiles.iter_mut().for_each(|spans| spans.sort());
     let mut waits = Vec::new();
-    for tile in spans
-        .chunk_by(|a, b| a.tile == b.tile)
-        .filter(|t| written_overlap(t))
-    {
+    for tile in tiles.iter().filter(|spans| written_overlap(spans)) {
         let mut open: Vec<Span> = Vec::new();
         for &span in tile {
             open.retain(|o| o.end > span.start);

@@ -3,8 +3,12 @@
 use ipu_exchange::check::inputs;
 use ipu_exchange::{
     ExchangeError, Moving, Schedule, SchedulePolicy, Transfer, Width, check, place_in_order,
-    schedule,
+    schedule, schedule_recalled,
 };
+use ipub_base::{Digest, Memo};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A small generator with a fixed sequence.
 struct Random(u64);
@@ -282,4 +286,114 @@ fn threads_do_not_matter() {
         })
     };
     assert_eq!(made(1), made(4));
+}
+
+/// A memo in memory that counts what it found.
+#[derive(Default)]
+struct Remembered {
+    entries: Mutex<BTreeMap<Digest, Vec<u8>>>,
+    found: AtomicU32,
+}
+
+impl Memo for Remembered {
+    fn get(&self, _: &'static str, key: Digest) -> Option<Vec<u8>> {
+        let value = self.entries.lock().unwrap().get(&key).cloned();
+        self.found
+            .fetch_add(u32::from(value.is_some()), Ordering::Relaxed);
+        value
+    }
+
+    fn put(&self, _: &'static str, key: Digest, value: Vec<u8>) {
+        self.entries.lock().unwrap().insert(key, value);
+    }
+}
+
+/// The same traffic elsewhere: both ends of each tile's memory move, and `scatter` of ten transfers
+/// on their own.
+fn shifted(list: &[Transfer], seed: u64, scatter: u32) -> Vec<Transfer> {
+    let mut r = Random(seed);
+    let steps: Vec<[u32; 3]> = (0..1472)
+        .map(|_| [8 * r.next(4_000), 8 * r.next(4_000), 8 * r.next(4_000)])
+        .collect();
+    let at = |tile: u32, address: u32| {
+        let end = [0x80000, 0x90000]
+            .iter()
+            .filter(|&&end| address >= end)
+            .count();
+        address + steps[tile as usize][end]
+    };
+    let mut list = list.to_vec();
+    for transfer in &mut list {
+        let own = if r.next(10) < scatter {
+            8 * r.next(300)
+        } else {
+            0
+        };
+        let to = at(transfer.source, transfer.source_address) + own;
+        if let Some(moving) = &mut transfer.moving {
+            let bytes = 4 * transfer.words;
+            moving.base += steps[transfer.source as usize][0];
+            moving.extent = to..to + bytes;
+        }
+        transfer.source_address = to;
+        for destination in &mut transfer.destinations {
+            destination.1 = at(destination.0, destination.1) + own;
+        }
+    }
+    list
+}
+
+#[test]
+fn recalled_schedules_are_those_that_are_made() {
+    let kinds = [
+        PLAIN,
+        World {
+            pairs: true,
+            ..PLAIN
+        },
+        World {
+            moving: true,
+            pairs: true,
+            ..PLAIN
+        },
+        World {
+            crowded: true,
+            ..PLAIN
+        },
+        World {
+            hazards: true,
+            ..PLAIN
+        },
+        World {
+            crowded: true,
+            moving: true,
+            ..PLAIN
+        },
+    ];
+    let policy = SchedulePolicy {
+        chunk_words: 128,
+        pairing: true,
+    };
+    let (mut found, mut missed) = (0, 0);
+    for kind in kinds {
+        for seed in 0..60 {
+            let list = world(kind, seed);
+            let memo = Remembered::default();
+            let first = schedule_recalled(&list, &policy, &memo);
+            assert_eq!(first, schedule(&list, &policy));
+            assert_eq!(first, schedule_recalled(&list, &policy, &memo));
+            for scatter in [0, 1, 5] {
+                let list = shifted(&list, seed + 1_000, scatter);
+                let before = memo.found.load(Ordering::Relaxed);
+                let recalled = schedule_recalled(&list, &policy, &memo);
+                assert_eq!(recalled, schedule(&list, &policy), "seed {seed}");
+                match memo.found.load(Ordering::Relaxed) > before {
+                    true => found += 1,
+                    false => missed += 1,
+                }
+            }
+        }
+    }
+    println!("{found} recalled, {missed} made");
+    assert!(found > 100 && missed > 100);
 }

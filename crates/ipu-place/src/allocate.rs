@@ -3,17 +3,19 @@
 //! Input: a tile program and the reservations. Output: the address of each allocation, or the first
 //! tile (in tile order) that has none, with its proof or its attempts.
 //! Invariants: equal tile problems are solved once; results do not depend on threads.
-//! Not here: how one tile is solved (`fit`), rows.
+//! Not here: when two problems are equal (`problem`), how one is solved (`fit`), rows.
 
 use std::collections::HashMap;
 
 use ipu_ir::program::{Allocation, Life, Reservations, Step, TileProgram};
 use ipu_target::memory::{ELEMENT_BYTES, REGION_BOUNDARY};
+use ipub_base::{Digest, Memo};
 use rayon::prelude::*;
 
 use crate::contention;
 use crate::error::{Attempt, GaveUp, Infeasible, PlaceError};
-use crate::fit::{Item, Misfit, Room, fit};
+use crate::fit::{Item, Misfit, Room};
+use crate::problem;
 
 /// First byte after runtime state and call frames: support, rows and data follow.
 pub const SUPPORT_BASE: u32 = 0x5c000;
@@ -87,6 +89,7 @@ pub fn allocate(
     program: &TileProgram,
     names: &[&str],
     reservations: &Reservations,
+    memo: &dyn Memo,
 ) -> Result<Vec<u32>, PlaceError> {
     let room = room(program, reservations)?;
     let contenders = contention::contenders(program);
@@ -97,38 +100,45 @@ pub fn allocate(
         local.push(tile.len() as u32);
         tile.push(index as u32);
     }
+    let posed: Vec<(Vec<Item>, Digest)> = by_tile
+        .par_iter()
+        .map(|ids| {
+            let items: Vec<Item> = ids
+                .iter()
+                .map(|&id| {
+                    let at = id as usize;
+                    item(&program.allocations[at], &contenders[at], &local)
+                })
+                .collect();
+            let key = problem::key(&items, &room);
+            (items, key)
+        })
+        .collect();
     // The map only finds equal problems again; their order is that of their first tiles.
-    let mut known: HashMap<Vec<Item>, u32> = HashMap::new();
-    let mut problems: Vec<(Vec<Item>, u32)> = Vec::new();
+    let mut known: HashMap<Digest, u32> = HashMap::new();
+    let mut problems: Vec<usize> = Vec::new();
     let mut problem_of = Vec::with_capacity(by_tile.len());
-    for (tile, ids) in by_tile.iter().enumerate() {
-        let items: Vec<Item> = ids
-            .iter()
-            .map(|&id| {
-                let at = id as usize;
-                item(&program.allocations[at], &contenders[at], &local)
-            })
-            .collect();
+    for (tile, (_, key)) in posed.iter().enumerate() {
         let next = problems.len() as u32;
-        let index = *known.entry(items.clone()).or_insert(next);
+        let index = *known.entry(*key).or_insert(next);
         if index == next {
-            problems.push((items, tile as u32));
+            problems.push(tile);
         }
         problem_of.push(index);
     }
-    drop(known);
     let solved: Vec<Result<Vec<u32>, Misfit>> = problems
         .par_iter()
-        .map(|(items, _)| fit(items, &room))
+        .map(|&tile| problem::solve(&posed[tile].0, posed[tile].1, &room, memo))
         .collect();
     let mut answers = Vec::with_capacity(solved.len());
-    for (answer, (items, tile)) in solved.into_iter().zip(&problems) {
+    for (answer, &tile) in solved.into_iter().zip(&problems) {
         let name = |item: u32| {
-            let id = by_tile[*tile as usize][item as usize];
+            let id = by_tile[tile][item as usize];
             let tensor = program.allocations[id as usize].tensor as usize;
             names.get(tensor).copied().unwrap_or_default().to_owned()
         };
-        answers.push(answer.map_err(|misfit| failure(*tile, misfit, items, name))?);
+        let answer = answer.map_err(|misfit| failure(tile as u32, misfit, &posed[tile].0, name))?;
+        answers.push(answer);
     }
     let mut addresses = vec![0; program.allocations.len()];
     for (ids, &problem) in by_tile.iter().zip(&problem_of) {

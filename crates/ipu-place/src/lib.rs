@@ -20,6 +20,7 @@ mod kernels;
 mod life;
 mod local;
 mod phases;
+mod problem;
 mod runs;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ use std::collections::BTreeMap;
 use ipu_ir::contract::Contract;
 use ipu_ir::mid::Mid;
 use ipu_ir::program::{Placed, Reservations};
+use ipub_base::{Memo, NoMemo};
 
 pub use allocate::{SUPPORT_BASE, allocate, data_base, rows_base};
 pub use error::{Attempt, ByteRange, Extent, GaveUp, Infeasible, PlaceError, Site};
@@ -41,14 +43,25 @@ pub fn place(
     reservations: &Reservations,
     policy: &SchedulePolicy,
 ) -> Result<Placed, PlaceError> {
+    place_recalled(mid, contracts, reservations, policy, &NoMemo)
+}
+
+/// Place one candidate; tile placements and phase schedules that the memo knows are not made again.
+pub fn place_recalled(
+    mid: &Mid,
+    contracts: &BTreeMap<String, Contract>,
+    reservations: &Reservations,
+    policy: &SchedulePolicy,
+    memo: &dyn Memo,
+) -> Result<Placed, PlaceError> {
     let program = expand(mid, contracts)?;
     let names: Vec<&str> = mid
         .tensors
         .iter()
         .map(|tensor| tensor.name.as_str())
         .collect();
-    let addresses = allocate(&program, &names, reservations)?;
-    let phases = schedule_phases(&program, &addresses, reservations, policy)?;
+    let addresses = allocate(&program, &names, reservations, memo)?;
+    let phases = schedule_phases(&program, &addresses, reservations, policy, memo)?;
     Ok(Placed {
         program,
         addresses,

@@ -7,6 +7,7 @@
 //! fetch look-ahead inside the reservation.
 //! Not here: when a word moves (`ipu-exchange`).
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use ipu_exchange::{Moving, Schedule, SchedulePolicy, Transfer as Traffic, Width};
@@ -15,6 +16,7 @@ use ipu_ir::program::{
 };
 use ipu_target::exchange::ROW_ALIGN_BYTES;
 use ipu_target::memory::{ELEMENT_BYTES, FETCH_LOOKAHEAD_BYTES};
+use ipub_base::Memo;
 use rayon::prelude::*;
 
 use crate::allocate::rows_base;
@@ -128,6 +130,7 @@ impl Placing<'_> {
         &self,
         phase: &Phase,
         policy: &SchedulePolicy,
+        memo: &dyn Memo,
     ) -> Result<(Schedule, BTreeMap<u32, Base>), PlaceError> {
         let bases = self.bases(phase)?;
         let traffic: Vec<Traffic> = phase
@@ -140,11 +143,11 @@ impl Placing<'_> {
             pairing: policy.pairing && long,
             ..*policy
         };
-        let schedule =
-            ipu_exchange::schedule(&traffic, &policy).map_err(|error| PlaceError::Exchange {
-                site: self.site(phase),
-                what: error.to_string(),
-            })?;
+        let schedule = ipu_exchange::schedule_recalled(&traffic, &policy, memo);
+        let schedule = schedule.map_err(|error| PlaceError::Exchange {
+            site: self.site(phase),
+            what: error.to_string(),
+        })?;
         Ok((schedule, bases))
     }
 }
@@ -166,12 +169,13 @@ pub fn traffic(program: &TileProgram, addresses: &[u32]) -> Result<Vec<Vec<Traff
         .collect()
 }
 
-/// Schedule all phases and place their rows.
+/// Schedule all phases, largest first, and place their rows in program order.
 pub fn schedule_phases(
     program: &TileProgram,
     addresses: &[u32],
     reservations: &Reservations,
     policy: &SchedulePolicy,
+    memo: &dyn Memo,
 ) -> Result<Vec<PlacedPhase>, PlaceError> {
     let placing = Placing { program, addresses };
     let mut phases = Vec::new();
@@ -182,13 +186,20 @@ pub fn schedule_phases(
         pairing: policy.pairing && program.tiles.is_multiple_of(2),
         ..*policy
     };
-    let schedules: Vec<Result<_, PlaceError>> = phases
-        .par_iter()
-        .map(|phase| placing.schedule(phase, policy))
+    let mut order: Vec<usize> = (0..phases.len()).collect();
+    order.sort_by_cached_key(|&at| {
+        let transfers = phases[at].transfers.iter();
+        Reverse(transfers.map(|t| 1 + t.destinations.len()).sum::<usize>())
+    });
+    let mut schedules: Vec<(usize, Result<_, PlaceError>)> = order
+        .into_iter()
+        .par_bridge()
+        .map(|at| (at, placing.schedule(&phases[at], policy, memo)))
         .collect();
+    schedules.sort_by_key(|(at, _)| *at);
     let mut shelves = Shelves::new(program.tiles, reservations);
     let mut placed = Vec::with_capacity(phases.len());
-    for scheduled in schedules {
+    for (_, scheduled) in schedules {
         let (schedule, bases) = scheduled?;
         let rows = schedule.rows.into_iter().map(|row| Row {
             tile: row.tile,

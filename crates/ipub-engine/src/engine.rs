@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use ipub_base::{Diagnostic, Digest};
-use ipub_store::{MemoUse, OutputRef, Store};
+use ipub_store::{OutputRef, Store};
 use serde::Serialize;
 
 use crate::artifacts::Artifact;
@@ -13,6 +13,7 @@ use crate::exec::Execution;
 use crate::failure::StageFailure;
 use crate::inputs::StageImpl;
 use crate::label::{Label, suggestion};
+use crate::memo::MemoReport;
 use crate::resolve::Plan;
 use crate::workspace::Workspace;
 
@@ -102,7 +103,7 @@ pub struct StageResult {
     /// Counts and remarks of that execution.
     pub notes: BTreeMap<String, serde_json::Value>,
     /// How its memo served it in this build.
-    pub memo: MemoUse,
+    pub memo: MemoReport,
     /// Why it failed.
     pub failure: Option<StageFailure>,
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use ipub_base::Digest;
-use ipub_store::{MemoUse, OutputRef};
+use ipub_store::OutputRef;
 use serde::Serialize;
 
 use crate::failure::FailureKind;
+use crate::memo::MemoReport;
 
 /// An output as events show it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -103,8 +104,8 @@ pub enum Event {
         seconds: f64,
         /// Its outputs.
         outputs: Vec<OutputInfo>,
-        /// Sub-results found in its memo.
-        memo: MemoUse,
+        /// How its memo served it.
+        memo: MemoReport,
         /// Counts and remarks of the stage.
         notes: BTreeMap<String, serde_json::Value>,
     },

@@ -13,14 +13,14 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use ipub_base::{Digest, Key};
-use ipub_store::{FailedOutcome, MemoUse, Outcome, OutputRef, Provenance, Record};
+use ipub_store::{FailedOutcome, Outcome, OutputRef, Provenance, Record};
 
 use crate::engine::{Engine, StageResult, StageStatus};
 use crate::event::{Event, EventSink, OutputInfo};
 use crate::failure::{FailureKind, StageFailure};
 use crate::inputs::{Given, StageImpl, StageInputs, StageOutputs};
 use crate::key::key;
-use crate::memo::StageMemo;
+use crate::memo::{MemoReport, StageMemo};
 use crate::resolve::{Node, NodeInput, Plan};
 
 /// How often lost inputs of one stage are made again before the build gives up.
@@ -372,12 +372,12 @@ impl<'a> Execution<'a> {
         }
     }
 
-    fn ran(&self, node: &Node, record: &Record, memo: MemoUse) -> StageResult {
+    fn ran(&self, node: &Node, record: &Record, memo: MemoReport) -> StageResult {
         let mut result = StageResult::of(node, StageStatus::Ran, Some(record.key));
         result.made_seconds = record.wall_seconds();
         result.outputs = record.blobs().to_vec();
         result.notes.clone_from(&record.notes);
-        result.memo = memo;
+        result.memo = memo.clone();
         self.events.event(&Event::StageRan {
             label: self.label.to_owned(),
             rule: node.rule.name.clone(),
@@ -479,7 +479,7 @@ impl StageResult {
             made_seconds: 0.0,
             outputs: Vec::new(),
             notes: BTreeMap::new(),
-            memo: MemoUse::default(),
+            memo: MemoReport::default(),
             failure: None,
         }
     }

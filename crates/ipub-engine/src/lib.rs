@@ -36,6 +36,7 @@ pub use explain::{Change, ExplainState, Explanation};
 pub use failure::{FailureKind, StageFailure};
 pub use inputs::{InputFile, Params, StageImpl, StageInputs, StageOutputs};
 pub use label::{Label, nearest};
+pub use memo::MemoReport;
 pub use rules::{InputSource, Rule, RuleInput};
 pub use schema::{Attribute, Kind, ValueType};
 pub use stage_dir::{StageDirResult, run_stage_dir};

@@ -45,7 +45,9 @@ fn run(inputs: &StageInputs<'_>) -> Result<StageOutputs, StageFailure> {
     let mut failures: Vec<Failed> = Vec::new();
     for (index, candidate) in candidates.into_iter().enumerate() {
         inputs.progress("candidate", index as u64, count as u64);
-        let placed = match ipu_place::place(&candidate.mid, &contracts, &reservations, &policy) {
+        let (mid, memo) = (&candidate.mid, inputs.memo());
+        let placed = ipu_place::place_recalled(mid, &contracts, &reservations, &policy, memo);
+        let placed = match placed {
             Ok(placed) => placed,
             Err(error @ PlaceError::Reservations { .. }) => {
                 return Err(StageFailure::usage(error.to_string()));
@@ -60,8 +62,6 @@ fn run(inputs: &StageInputs<'_>) -> Result<StageOutputs, StageFailure> {
                 continue;
             }
         };
-        ipu_place::check::check(&placed, &contracts)
-            .map_err(|fault| StageFailure::bug(format!("the placement is wrong: {fault}")))?;
         let chosen = Chosen {
             candidate: index,
             candidates: count,
@@ -73,9 +73,15 @@ fn run(inputs: &StageInputs<'_>) -> Result<StageOutputs, StageFailure> {
             .iter()
             .map(|tensor| tensor.name.as_str())
             .collect();
+        // What was recalled is checked like what was made.
+        let (fault, (packed, memory)) = rayon::join(
+            || ipu_place::check::check(&placed, &contracts),
+            || (pack("placed", &placed), memory(&placed, &names)),
+        );
+        fault.map_err(|fault| StageFailure::bug(format!("the placement is wrong: {fault}")))?;
         return Ok(StageOutputs::new()
-            .with("placed", pack("placed", &placed)?)
-            .with("memory", to_json("memory", &memory(&placed, &names))?)
+            .with("placed", packed?)
+            .with("memory", to_json("memory", &memory)?)
             .with("chosen", to_json("chosen", &chosen)?)
             .with("recipe", candidate.recipe)
             .note("candidate", index)

@@ -162,15 +162,18 @@ fn describe(event: &Event) -> Option<String> {
         Event::StageRan {
             rule,
             seconds,
+            memo,
             notes,
             ..
         } => {
             // Lists are told at the end.
-            let notes: Vec<_> = notes
+            let notes = notes
                 .iter()
                 .filter(|(_, value)| !value.is_array())
-                .map(|(name, value)| format!("{name} {value}"))
-                .collect();
+                .map(|(name, value)| format!("{name} {value}"));
+            let (reused, asked) = (memo.reused, memo.asked);
+            let memo = (asked > 0).then(|| format!("reused {reused} of {asked} sub-results"));
+            let notes: Vec<_> = memo.into_iter().chain(notes).collect();
             format!("{rule:10} {seconds:7.2} s  {}", notes.join(", "))
                 .trim_end()
                 .to_owned()

@@ -56,9 +56,11 @@ pub enum Fault {
 
 /// Check everything that does not need values.
 pub fn check(placed: &Placed, contracts: &BTreeMap<String, Contract>) -> Result<(), Fault> {
-    memory::allocations(placed)?;
-    memory::rows(placed)?;
-    uses::uses(placed, contracts)
+    let (memory, uses) = rayon::join(
+        || memory::allocations(placed).and_then(|()| memory::rows(placed)),
+        || uses::uses(placed, contracts),
+    );
+    memory.and(uses)
 }
 
 fn address(placed: &Placed, place: &Place) -> u32 {

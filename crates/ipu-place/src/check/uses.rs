@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use ipu_ir::contract::{Arg, Contract, MemoryClass, Pointer};
 use ipu_ir::program::{Allocation, Call, Life, Place, Placed, Step, Transfer, Word};
 
+use rayon::slice::ParallelSliceMut as _;
+
 use super::{Fault, address, share_element};
 
 struct Walk<'a> {
@@ -186,8 +188,8 @@ impl Walk<'_> {
             }
             self.receivers(transfer)?;
         }
-        written.sort_unstable();
-        read.sort_unstable();
+        written.par_sort_unstable();
+        read.par_sort_unstable();
         for pair in written.windows(2) {
             if pair[0].0 == pair[1].0 && pair[1].1 < pair[0].2 {
                 return Err(Fault::Twice {
