@@ -97,7 +97,8 @@ impl Memory {
         std::array::from_fn(|i| u64::from(row[2 * i]) | u64::from(row[2 * i + 1]) << 32)
     }
 
-    /// Store four defined words of 64 bits to an address that was checked before.
+    /// Store four words of 64 bits to an address that was checked before and leave their definedness
+    /// to the caller.
     #[inline(always)]
     pub fn put_row_checked(&mut self, address: u32, row: [u64; 4]) {
         let at = (address.wrapping_sub(SRAM_BASE) / 4) as usize;
@@ -108,7 +109,6 @@ impl Memory {
             words[2 * i] = word as u32;
             words[2 * i + 1] = (word >> 32) as u32;
         }
-        self.define(at, 8);
     }
 
     /// Mark words defined from an address that was checked before.

@@ -78,6 +78,9 @@ pub fn run<V: Lanes>(plan: &Plan, w: &mut Context, shared: &mut Shared) -> Optio
     };
     let wide = shared.coefficients.all_phases(kind)?;
     let behind = behind(plan, &bounds, shared.memory);
+    // All rows are stored.
+    let stored = 2 * ROW * bounds.rows;
+    shared.memory.define_checked(bounds.starts[2], stored);
     let count = bounds.rows as u64 - 1;
     let rows = Rows {
         accumulate: plan.accumulate,
