@@ -127,7 +127,7 @@ fn bounds(plan: &Plan, w: &Context, memory: &Memory) -> Option<Bounds> {
         }
         let offset = start.wrapping_sub(SRAM_BASE);
         let bytes = 8 * (words + plan.beyond[i] as u32);
-        if offset > SRAM_BYTES || bytes > SRAM_BYTES - offset || offset % 8 != 0 {
+        if offset > SRAM_BYTES || bytes > SRAM_BYTES - offset || !offset.is_multiple_of(8) {
             return None;
         }
         starts[i] = start;
@@ -153,7 +153,7 @@ fn bounds(plan: &Plan, w: &Context, memory: &Memory) -> Option<Bounds> {
         let separate = a_range.1 < b_range.0 || b_range.1 < a_range.0;
         let interleaved = starts[a].min(starts[b]) >= REGION_BOUNDARY;
         let other_half = ((starts[a] ^ starts[b]) & 8 != 0) != odd;
-        if !separate && !(interleaved && other_half) {
+        if !(separate || interleaved && other_half) {
             return None;
         }
     }

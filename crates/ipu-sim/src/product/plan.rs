@@ -429,11 +429,11 @@ fn packed(trace: &Trace, count: u32, moved: [i32; 3]) -> Option<Packed> {
         outside: [0; 3],
         inside: [0; 3],
     };
-    for i in 0..3 {
-        packed.outside[i] = pointers.steps[i] - moved[i];
+    for (i, moved) in moved.into_iter().enumerate() {
+        packed.outside[i] = pointers.steps[i] - moved;
         // Streams move a row in an iteration, or not at all.
         packed.inside[i] = if trace.moving[i] { ROW as i32 } else { 0 };
-        if moved[i] != packed.inside[i] * count as i32 {
+        if moved != packed.inside[i] * count as i32 {
             return None;
         }
     }

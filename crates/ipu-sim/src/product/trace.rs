@@ -300,12 +300,12 @@ impl Trace {
                 value: value?,
             });
         }
-        for slot in 0..3 {
-            if !matches!(by[slot], 0 | 8) {
+        for (slot, by) in by.into_iter().enumerate() {
+            if !matches!(by, 0 | 8) {
                 return None;
             }
-            self.moving[slot] |= by[slot] != 0;
-            self.packed.as_mut()?.steps[slot] += by[slot] as i32 / 8;
+            self.moving[slot] |= by != 0;
+            self.packed.as_mut()?.steps[slot] += by as i32 / 8;
         }
         Some(())
     }
