@@ -6,6 +6,7 @@
 //! decoded when it is first executed in a mode. Code is never written while a program runs.
 //! Not here: what operations do (see `exec`).
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use ipu_isa::form::{COISSUE_BIT, Slot};
@@ -15,6 +16,7 @@ use ipu_target::memory::REGION_BOUNDARY;
 
 use crate::fault::{Exec, FaultKind};
 use crate::op::{Micro, Op, is_control, lower};
+use crate::product::{Plan, may_begin, plan};
 
 /// Words of code at an address.
 pub struct Block {
@@ -22,6 +24,7 @@ pub struct Block {
     pub kind: SegmentKind,
     pub words: Arc<[u32]>,
     worker: OnceLock<Vec<Line>>,
+    products: OnceLock<Vec<Plan>>,
     supervisor: OnceLock<Vec<Line>>,
 }
 
@@ -46,6 +49,8 @@ pub enum LineKind {
     Main,
     Aux,
     Bundle,
+    /// A bundle that begins a matrix product, the one of this number.
+    Product(u16),
     /// Main slot needs the context's loop; `true` when an auxiliary operation stands beside it.
     Control(bool),
     NotAnInstruction,
@@ -60,8 +65,16 @@ impl Block {
             kind,
             words: words.into(),
             worker: OnceLock::new(),
+            products: OnceLock::new(),
             supervisor: OnceLock::new(),
         }
+    }
+
+    /// The same block, in which every line is interpreted.
+    #[cfg(test)]
+    pub(crate) fn without_products(self) -> Block {
+        self.products.get_or_init(Vec::new);
+        self
     }
 
     pub fn end(&self) -> u32 {
@@ -74,7 +87,19 @@ impl Block {
             Mode::Worker => &self.worker,
             Mode::Supervisor => &self.supervisor,
         };
-        slot.get_or_init(|| (0..self.words.len()).map(|i| self.line(i, mode)).collect())
+        slot.get_or_init(|| {
+            let mut lines: Vec<Line> = (0..self.words.len()).map(|i| self.line(i, mode)).collect();
+            if mode == Mode::Worker {
+                self.products
+                    .get_or_init(|| products(&mut lines, self.address));
+            }
+            lines
+        })
+    }
+
+    /// The plan of a line of kind [`LineKind::Product`].
+    pub(crate) fn product(&self, number: u16) -> Option<&Plan> {
+        self.products.get()?.get(usize::from(number))
     }
 
     fn line(&self, i: usize, mode: Mode) -> Line {
@@ -120,6 +145,21 @@ impl Block {
             _ => first.to_owned(),
         })
     }
+}
+
+/// Find the matrix products of a worker's lines and mark their first bundles.
+fn products(lines: &mut [Line], base: u32) -> Vec<Plan> {
+    let mut plans: Vec<Plan> = Vec::new();
+    let starts: Vec<usize> = (0..lines.len())
+        .filter(|&start| may_begin(&lines[start]))
+        .collect();
+    for start in starts {
+        if let Some(plan) = plan(lines, base, start) {
+            lines[start].kind = LineKind::Product(plans.len() as u16);
+            plans.push(plan);
+        }
+    }
+    plans
 }
 
 fn registers(decoded: &Decoded) -> (u16, u16) {
@@ -173,15 +213,24 @@ fn bundle(first: &Decoded, second: &Decoded, mode: Mode) -> Line {
 }
 
 /// The code of one tile, blocks by address.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct CodeMap {
     blocks: Vec<Arc<Block>>,
+    /// Where an address was found last.
+    last: AtomicUsize,
+}
+
+impl Clone for CodeMap {
+    fn clone(&self) -> CodeMap {
+        CodeMap::new(self.blocks.clone())
+    }
 }
 
 impl CodeMap {
     pub fn new(mut blocks: Vec<Arc<Block>>) -> CodeMap {
         blocks.sort_by_key(|block| block.address);
-        CodeMap { blocks }
+        let last = AtomicUsize::new(0);
+        CodeMap { blocks, last }
     }
 
     /// The same code and one block more.
@@ -199,12 +248,23 @@ impl CodeMap {
         if !address.is_multiple_of(4) {
             return Err(Box::new(FaultKind::Misaligned { address, bytes: 4 }));
         }
+        let holds = |block: &&Arc<Block>| (block.address..block.end()).contains(&address);
+        let last = self.blocks.get(self.last.load(Ordering::Relaxed));
+        if let Some(block) = last.filter(holds) {
+            return Ok(block);
+        }
         let after = self.blocks.partition_point(|b| b.address <= address);
-        after
+        let found = after
             .checked_sub(1)
-            .map(|i| &self.blocks[i])
-            .filter(|block| address < block.end())
-            .ok_or_else(|| Box::new(FaultKind::NoCode { address }))
+            .map(|i| (i, &self.blocks[i]))
+            .filter(|(_, block)| holds(block));
+        match found {
+            Some((i, block)) => {
+                self.last.store(i, Ordering::Relaxed);
+                Ok(block)
+            }
+            None => Err(Box::new(FaultKind::NoCode { address })),
+        }
     }
 
     pub fn describe(&self, address: u32, mode: Mode) -> Option<String> {

@@ -20,6 +20,7 @@ mod memo;
 pub mod memory;
 pub mod numeric;
 pub mod op;
+mod product;
 pub mod session;
 mod skip;
 pub mod supervisor;

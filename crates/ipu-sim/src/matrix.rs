@@ -234,9 +234,9 @@ impl Coefficients {
                     Wide::F8 { format, scale } => {
                         let power = ipu_isa::float::pow2(scale) as f32;
                         let table = format.table();
-                        for k in 0..8 {
-                            let code = (bits >> (8 * k)) as u8;
-                            self.wide[at + k * LANES] = table[usize::from(code)] * power;
+                        let column = &mut self.wide[at..at + 7 * LANES + 1];
+                        for (k, code) in bits.to_le_bytes().into_iter().enumerate() {
+                            column[k * LANES] = table[usize::from(code)] * power;
                         }
                     }
                     Wide::F32 { .. } => {

@@ -12,7 +12,7 @@ use crate::fault::{Exec, FaultKind};
 const WORDS: usize = (SRAM_BYTES / 4) as usize;
 
 /// Tile memory.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct Memory {
     words: Vec<u32>,
     defined: Vec<u64>,
@@ -87,6 +87,28 @@ impl Memory {
     pub fn put64_checked(&mut self, address: u32, value: u64) {
         let at = (address.wrapping_sub(SRAM_BASE) / 4) as usize;
         self.words[at..at + 2].copy_from_slice(&[value as u32, (value >> 32) as u32]);
+    }
+
+    /// Load four words of 64 bits from an address that was checked before.
+    #[inline(always)]
+    pub fn row_checked(&self, address: u32) -> [u64; 4] {
+        let at = (address.wrapping_sub(SRAM_BASE) / 4) as usize;
+        let row: &[u32; 8] = self.words[at..at + 8].try_into().expect("eight words");
+        std::array::from_fn(|i| u64::from(row[2 * i]) | u64::from(row[2 * i + 1]) << 32)
+    }
+
+    /// Store four words of 64 bits to an address that was checked before and leave their definedness
+    /// to the caller.
+    #[inline(always)]
+    pub fn put_row_checked(&mut self, address: u32, row: [u64; 4]) {
+        let at = (address.wrapping_sub(SRAM_BASE) / 4) as usize;
+        let words: &mut [u32; 8] = (&mut self.words[at..at + 8])
+            .try_into()
+            .expect("eight words");
+        for (i, word) in row.into_iter().enumerate() {
+            words[2 * i] = word as u32;
+            words[2 * i + 1] = (word >> 32) as u32;
+        }
     }
 
     /// Mark words defined from an address that was checked before.

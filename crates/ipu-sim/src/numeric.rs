@@ -6,9 +6,12 @@
 
 use std::sync::OnceLock;
 
-use ipu_isa::float::{F16_MAX, F16_NAN};
+use ipu_isa::float::{F8, F8_NAN, F16_MAX, F16_NAN};
 
+use crate::context::Context;
+use crate::exec::Shared;
 use crate::matrix::LANES;
+use crate::product::{self, Plan};
 
 /// What a conversion to F16 does with a finite value beyond the maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +77,42 @@ fn narrow_word(value: f32, overflow: NanOnOverflow) -> u32 {
     }
 }
 
+/// Round F32 to an 8-bit format, nearest even. Free of branches, so that lanes become vector code.
+#[inline(always)]
+pub fn narrow_byte(value: f32, format: F8, overflow: NanOnOverflow) -> u8 {
+    let (bits, bias) = (format.mantissa_bits(), format.bias() as u32);
+    let shift = 23 - bits;
+    // A number whose last place is the smallest step of the format.
+    let magic = (127 + 24 - bias - bits) << 23;
+    let magnitude = value.to_bits() & 0x7fff_ffff;
+    let shifted = f32::from_bits(magnitude) + f32::from_bits(magic);
+    let subnormal = shifted.to_bits().wrapping_sub(magic);
+    let half = (1 << (shift - 1)) - 1 + ((magnitude >> shift) & 1);
+    let normal = magnitude
+        .wrapping_sub((127 - bias) << 23)
+        .wrapping_add(half)
+        >> shift;
+    let small = magnitude < (128 - bias) << 23;
+    let code = if small { subnormal } else { normal };
+    let sign = if code == 0 {
+        0
+    } else {
+        (value.to_bits() >> 24) & 0x80
+    };
+    let most = u32::from(format.max_code());
+    let large = if overflow.0 {
+        u32::from(F8_NAN)
+    } else {
+        sign | most
+    };
+    let finite = if code > most { large } else { sign | code };
+    if magnitude > 0x7f80_0000 {
+        F8_NAN
+    } else {
+        finite as u8
+    }
+}
+
 /// Four F16 lanes widened.
 #[inline(always)]
 pub fn widen4(bits: u64) -> [f32; 4] {
@@ -101,6 +140,12 @@ pub trait Lanes {
     const TRACED: bool = false;
     fn widen4(bits: u64) -> [f32; 4];
     fn narrow4(values: [f32; 4], overflow: NanOnOverflow) -> u64;
+    fn widen16(bits: [u64; 4]) -> [f32; LANES];
+    fn narrow16(values: &[f32; LANES], overflow: NanOnOverflow) -> [u64; 4];
+    /// Eight 8-bit codes.
+    fn widen8(bits: u64, format: F8) -> [f32; 8];
+    /// A matrix product, compiled for the width.
+    fn product(plan: &Plan, w: &mut Context, shared: &mut Shared) -> Option<u64>;
     /// `acc[g] += sum over k of x[g][k] * rows[k]`, ascending k. Products are exact in F32: fused
     /// or not, the sums are the same.
     fn accumulate<const K: usize, const G: usize>(
@@ -122,6 +167,27 @@ impl Lanes for Portable {
     #[inline(always)]
     fn narrow4(values: [f32; 4], overflow: NanOnOverflow) -> u64 {
         narrow4(values, overflow)
+    }
+
+    #[inline(always)]
+    fn widen16(bits: [u64; 4]) -> [f32; LANES] {
+        std::array::from_fn(|i| widen((bits[i / 4] >> (16 * (i % 4))) as u16))
+    }
+
+    #[inline(always)]
+    fn narrow16(values: &[f32; LANES], overflow: NanOnOverflow) -> [u64; 4] {
+        let (quads, _) = values.as_chunks::<4>();
+        std::array::from_fn(|i| narrow4(quads[i], overflow))
+    }
+
+    #[inline(always)]
+    fn widen8(bits: u64, format: F8) -> [f32; 8] {
+        let table = format.table();
+        bits.to_le_bytes().map(|code| table[usize::from(code)])
+    }
+
+    fn product(plan: &Plan, w: &mut Context, shared: &mut Shared) -> Option<u64> {
+        product::run::<Portable>(plan, w, shared)
     }
 
     #[inline(always)]
@@ -274,6 +340,23 @@ mod tests {
                 assert_eq!(narrow(value, NanOnOverflow(true)), F16_NAN);
             } else {
                 assert_eq!(found, expected, "{value:e}");
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_are_rounded_as_the_formats_say() {
+        use ipu_isa::float::{Overflow, pow2};
+        for code in 0..=u16::MAX {
+            for scale in [-32, -9, -4, -1, 0, 1, 5, 31] {
+                let value = widen(code) * pow2(scale) as f32;
+                for format in [F8::F143, F8::F152] {
+                    for (keep, overflow) in [(false, Overflow::Saturate), (true, Overflow::Nan)] {
+                        let expected = format.encode(f64::from(value), overflow);
+                        let found = narrow_byte(value, format, NanOnOverflow(keep));
+                        assert_eq!(found, expected, "{value:e} {format:?}");
+                    }
+                }
             }
         }
     }

@@ -211,6 +211,17 @@ impl Launch<'_> {
                     both::<DATA, V>(line, w, shared).map_err(at(i))?;
                     i += 2;
                 }
+                LineKind::Product(number) => {
+                    if DATA
+                        && let Some(plan) = block.product(number)
+                        && let Some(issues) = V::product(plan, w, shared)
+                    {
+                        done.issues += issues;
+                        return Ok(None);
+                    }
+                    both::<DATA, V>(line, w, shared).map_err(at(i))?;
+                    i += 2;
+                }
                 LineKind::Control(paired) => {
                     let here = base + 4 * i as u32;
                     let flow = self
@@ -380,7 +391,7 @@ pub fn both<const DATA: bool, V: Lanes>(
 }
 
 /// The lines of a repeat body, checked.
-fn body(lines: &[Line], base: u32, from: usize, bundles: usize) -> Exec<&[Line]> {
+pub(crate) fn body(lines: &[Line], base: u32, from: usize, bundles: usize) -> Exec<&[Line]> {
     let fault = |reason| Err(Box::new(FaultKind::Repeat(reason)));
     if !(base as usize + 4 * from).is_multiple_of(8) {
         return fault("body is not on an 8-byte boundary");

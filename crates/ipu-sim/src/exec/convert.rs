@@ -1,10 +1,10 @@
 //! Conversions, special functions and horizontal operations: one source, one result.
 
-use ipu_isa::float::{F8, Overflow, pow2};
+use ipu_isa::float::{F8, pow2};
 
 use super::Out;
 use crate::context::Context;
-use crate::numeric::{Lanes, Special, max, narrow, round_to_integer, widen};
+use crate::numeric::{Lanes, Special, max, narrow, narrow_byte, round_to_integer, widen};
 use crate::op::Micro;
 
 /// Operations with one auxiliary source.
@@ -131,17 +131,14 @@ fn value<V: Lanes>(op: ConvertOp, micro: &Micro, w: &Context, x: u64) -> u64 {
             )
         }
         ConvertOp::F16v2ToF8 => {
-            let pair = to_f8(w, half(x, 0)) | to_f8(w, half(x, 1)) << 8;
-            pair | pair << 16
+            let [a, b, ..] = V::widen4(x);
+            let codes = to_f8(w, [a, b]);
+            u64::from(u16::from_le_bytes(codes)) * 0x0001_0001
         }
         ConvertOp::F16v8ToF8 => {
             let y = w.a64(micro.r[1] + 2);
-            let mut bits = 0;
-            for lane in 0..4 {
-                bits |= to_f8(w, half(x, lane)) << (8 * lane);
-                bits |= to_f8(w, half(y, lane)) << (32 + 8 * lane);
-            }
-            bits
+            let ([a, b, c, d], [e, f, g, h]) = (V::widen4(x), V::widen4(y));
+            u64::from_le_bytes(to_f8(w, [a, b, c, d, e, f, g, h]))
         }
         ConvertOp::F8v2ToF16 | ConvertOp::F8v4ToF16 => {
             let format = format(w);
@@ -180,11 +177,23 @@ fn format(w: &Context) -> F8 {
     F8::from_format_bit(w.fp_nfmt & 1 != 0)
 }
 
-fn to_f8(w: &Context, value: f32) -> u64 {
-    let overflow = if w.overflow().0 {
-        Overflow::Nan
-    } else {
-        Overflow::Saturate
-    };
-    u64::from(format(w).encode(f64::from(value) * pow2(w.fp_scl), overflow))
+/// Values of F16 times the scale, which F32 holds exactly.
+#[inline(always)]
+fn to_f8<const N: usize>(w: &Context, values: [f32; N]) -> [u8; N] {
+    let (scale, overflow) = (pow2(w.fp_scl) as f32, w.overflow());
+    let mut codes = [0; N];
+    // Two loops, each for the constants of a format.
+    match format(w) {
+        F8::F143 => {
+            for (code, value) in codes.iter_mut().zip(values) {
+                *code = narrow_byte(value * scale, F8::F143, overflow);
+            }
+        }
+        F8::F152 => {
+            for (code, value) in codes.iter_mut().zip(values) {
+                *code = narrow_byte(value * scale, F8::F152, overflow);
+            }
+        }
+    }
+    codes
 }

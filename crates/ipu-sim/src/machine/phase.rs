@@ -45,8 +45,8 @@ impl PhaseCache {
     }
 }
 
-/// What one tile receives.
-type Job<'a> = (&'a mut Tile, &'a [CopyRun], &'a [Vec<u32>]);
+/// What one tile receives: its copies and their words.
+type Job<'a> = (&'a mut Tile, (&'a [CopyRun], &'a [u32]));
 
 /// A row that takes part.
 struct Participant {
@@ -184,25 +184,30 @@ impl Machine {
     }
 
     fn move_words(&mut self, events: &PhaseEvents) -> Result<(), Box<DeviceFault>> {
-        self.check_sent(&events.copies)?;
         if events.overlapping {
+            self.check_sent(&events.copies)?;
             return self.replay(&events.copies);
         }
-        let words: Vec<Vec<u32>> = events
+        let parts: Vec<&[CopyRun]> = events
             .copies
-            .par_iter()
-            .map(|copy| {
-                let source = self.tile_at(copy.src_tile);
-                let words = source.memory.words(copy.src_addr, copy.words);
-                words.map(<[u32]>::to_vec).unwrap_or_default()
-            })
+            .chunk_by(|a, b| a.dst_tile == b.dst_tile)
             .collect();
+        let words: Vec<_> = parts.par_iter().map(|copies| self.sent(copies)).collect();
+        let mut sent = Vec::with_capacity(words.len());
+        for words in words {
+            match words {
+                Ok(words) => sent.push(words),
+                Err((tile, kind)) => return Err(self.supervisor_fault(self.index_of(tile), *kind)),
+            }
+        }
         let failures: Vec<_> = self
-            .jobs(&events.copies, &words)
+            .jobs(&parts, &sent)
             .into_par_iter()
-            .filter_map(|(tile, copies, words)| {
-                copies.iter().zip(words).find_map(|(copy, words)| {
-                    let written = tile.memory.write_words(copy.dst_addr, words);
+            .filter_map(|(tile, (copies, mut words))| {
+                copies.iter().find_map(|copy| {
+                    let (mine, others) = words.split_at(copy.words as usize);
+                    words = others;
+                    let written = tile.memory.write_words(copy.dst_addr, mine);
                     written.err().map(|kind| (tile.id, *kind))
                 })
             })
@@ -211,6 +216,22 @@ impl Machine {
             Some((tile, kind)) => Err(self.supervisor_fault(self.index_of(tile), kind)),
             None => Ok(()),
         }
+    }
+
+    /// The words of copies, one copy after the other, or the tile that cannot send them.
+    fn sent(&self, copies: &[CopyRun]) -> Result<Vec<u32>, (u32, Box<FaultKind>)> {
+        let count = copies.iter().map(|copy| copy.words as usize).sum();
+        let mut words = Vec::with_capacity(count);
+        for copy in copies {
+            let memory = &self.tile_at(copy.src_tile).memory;
+            let from = |kind| (copy.src_tile, kind);
+            let undefined = memory.first_undefined(copy.src_addr, copy.words);
+            if let Some(address) = undefined.map_err(from)? {
+                return Err(from(Box::new(FaultKind::Undefined(Use::Send { address }))));
+            }
+            words.extend_from_slice(memory.words(copy.src_addr, copy.words).map_err(from)?);
+        }
+        Ok(words)
     }
 
     /// What is sent must be in memory and defined.
@@ -233,19 +254,14 @@ impl Machine {
         Ok(())
     }
 
-    /// Copies by destination tile, in which order they come.
-    fn jobs<'a>(&'a mut self, mut copies: &'a [CopyRun], words: &'a [Vec<u32>]) -> Vec<Job<'a>> {
-        let mut jobs: Vec<Job> = Vec::new();
+    /// The tiles that receive, with their copies, which come by destination.
+    fn jobs<'a>(&'a mut self, parts: &[&'a [CopyRun]], words: &'a [Vec<u32>]) -> Vec<Job<'a>> {
         let mut tiles = self.tiles.iter_mut();
-        let mut rest = words;
-        while let Some(first) = copies.first() {
-            let count = copies.partition_point(|copy| copy.dst_tile == first.dst_tile);
-            let (mine, others) = copies.split_at(count);
-            let (my_words, other_words) = rest.split_at(count);
-            if let Some(tile) = tiles.find(|tile| tile.id == first.dst_tile) {
-                jobs.push((tile, mine, my_words));
+        let mut jobs = Vec::with_capacity(parts.len());
+        for (copies, words) in parts.iter().zip(words) {
+            if let Some(tile) = tiles.find(|tile| tile.id == copies[0].dst_tile) {
+                jobs.push((tile, (*copies, words.as_slice())));
             }
-            (copies, rest) = (others, other_words);
         }
         jobs
     }
