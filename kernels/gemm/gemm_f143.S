@@ -44,36 +44,34 @@
     .align 8
     .supervisor
 gemm_f143:
-    ld32       $m8, $m0, $mzero, 3        // rows
     ld32       $m1, $m0, $mzero, 1        // weight
-    ld32       $m4, $m0, $mzero, 4        // inner
     ld32       $m5, $m0, $mzero, 5        // columns
-    ld32       $m2, $m0, $mzero, 7        // units from panel to panel
-    ld32       $m9, $m0, $mzero, 0        // left
+    ld32       $m8, $m0, $mzero, 3        // rows
+    ld32       $m4, $m0, $mzero, 4        // inner
     ld32       $m7, $m0, $mzero, 8        // product scale
+    ld32       $m2, $m0, $mzero, 7        // units from panel to panel
     setzi      $m3, 3                     // both formats are F143
     setzi      $m6, gemm_f143_initialise
-    shr        $m4, $m4, 5              // inner panels
     shr        $m5, $m5, 4
+    shr        $m4, $m4, 5                // inner panels
     shl        $m2, $m2, 5                // bytes from panel to panel
     put        $CCCSLOAD, $m1
     cmpult     $m1, $m8, 12
-    setzi      $m8, gemm_f143_first
     put        $FP_INFMT, $m3
     put        $FP_ISCL, $m7
     setzi      $m3, gemm_f143_accumulate
+    setzi      $m8, gemm_f143_first
     add        $m5, $m5, -1               // column groups - 1
     brz        $m1, gemm_f143_feed
     setzi      $m6, gemm_f143_initialise_few
     setzi      $m3, gemm_f143_accumulate_few
-    bri        gemm_f143_feed
 gemm_f143_group:
     sync       2
 gemm_f143_feed:
     feed
     runall     $m8, $m0, 0
     mov        $m8, $m6
-    mov        $m1, $m9
+    ld32       $m1, $m0, $mzero, 0        // left
     add        $m7, $m4, -2
     brneg      $m7, gemm_f143_group_next
 gemm_f143_panel:

@@ -44,32 +44,30 @@
     .align 8
     .supervisor
 gemm_f16:
-    ld32       $m8, $m0, $mzero, 3        // rows
     ld32       $m1, $m0, $mzero, 1        // weight
-    ld32       $m4, $m0, $mzero, 4        // inner
     ld32       $m5, $m0, $mzero, 5        // columns
+    ld32       $m8, $m0, $mzero, 3        // rows
+    ld32       $m4, $m0, $mzero, 4        // inner
     ld32       $m2, $m0, $mzero, 7        // units from panel to panel
-    ld32       $m9, $m0, $mzero, 0        // left
-    setzi      $m6, gemm_f16_initialise
     setzi      $m3, gemm_f16_accumulate
-    cmpult     $m7, $m8, 12
-    setzi      $m8, gemm_f16_first
-    shr        $m4, $m4, 4              // inner panels
+    setzi      $m6, gemm_f16_initialise
     shr        $m5, $m5, 4
+    cmpult     $m7, $m8, 12
+    shr        $m4, $m4, 4                // inner panels
     shl        $m2, $m2, 5                // bytes from panel to panel
     put        $CCCSLOAD, $m1
+    setzi      $m8, gemm_f16_first
     add        $m5, $m5, -1               // column groups - 1
     brz        $m7, gemm_f16_feed
     setzi      $m6, gemm_f16_initialise_few
     setzi      $m3, gemm_f16_accumulate_few
-    bri        gemm_f16_feed
 gemm_f16_group:
     sync       2
 gemm_f16_feed:
     feed
     runall     $m8, $m0, 0
     mov        $m8, $m6
-    mov        $m1, $m9
+    ld32       $m1, $m0, $mzero, 0        // left
     add        $m7, $m4, -2
     brneg      $m7, gemm_f16_group_next
 gemm_f16_panel:

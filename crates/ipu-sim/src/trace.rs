@@ -9,12 +9,16 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::code::{Block, Line};
+use ipu_isa::float::F8;
+
 use crate::context::Context;
+use crate::exec::Shared;
 use crate::fault::ContextId;
 use crate::matrix::LANES;
 use crate::memo::record::SUPERVISOR;
 use crate::numeric::{Lanes, NanOnOverflow, Portable};
 use crate::op::Op;
+use crate::product::Plan;
 use crate::tile::{Tile, WORKER_COUNT};
 
 /// One issue of one context.
@@ -151,6 +155,23 @@ impl Lanes for Traced {
 
     fn narrow4(values: [f32; 4], overflow: NanOnOverflow) -> u64 {
         Portable::narrow4(values, overflow)
+    }
+
+    fn widen16(bits: [u64; 4]) -> [f32; LANES] {
+        Portable::widen16(bits)
+    }
+
+    fn narrow16(values: &[f32; LANES], overflow: NanOnOverflow) -> [u64; 4] {
+        Portable::narrow16(values, overflow)
+    }
+
+    fn widen8(bits: u64, format: F8) -> [f32; 8] {
+        Portable::widen8(bits, format)
+    }
+
+    /// Every issue is told, so nothing is computed as a whole.
+    fn product(_: &Plan, _: &mut Context, _: &mut Shared) -> Option<u64> {
+        None
     }
 
     fn accumulate<const K: usize, const G: usize>(

@@ -1,38 +1,24 @@
 //! A memo only saves time: placements with an empty, a full and a half-evicted memo are the same bytes.
 
+mod tree;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use ipu_ir::contract::{Contract, Family};
 use ipu_ir::mid::Mid;
 use ipu_ir::program::Reservations;
-use ipu_model::{ModelSpec, lower};
+use ipu_model::lower;
 use ipu_place::{SchedulePolicy, place_recalled};
 use ipu_plan::{AttentionFormats, Format, PlannerPolicy, Precision, candidates};
 use ipub_base::{Digest, Memo, NoMemo};
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn contracts() -> BTreeMap<String, Contract> {
-    let folders = std::fs::read_dir(root().join("kernels")).unwrap();
-    let files = folders.map(|entry| entry.unwrap().path().join("kernel.toml"));
-    let kernels = files.filter(|file| file.is_file()).flat_map(|file| {
-        Family::parse(&std::fs::read_to_string(file).unwrap())
-            .unwrap()
-            .kernels
-    });
-    kernels
-        .map(|kernel| (kernel.name.clone(), kernel))
-        .collect()
-}
+use ipub_stages::SimulatedCosts;
+use tree::{kernels, spec};
 
 /// Mids of a model, the best first.
 fn mids(model: &str, batch: u32, tiles: u32, operand_limits: Vec<u32>) -> Vec<Mid> {
-    let text = std::fs::read_to_string(root().join(format!("models/specs/{model}.toml")));
-    let graph = lower(&ModelSpec::parse(&text.unwrap()).unwrap(), batch).unwrap();
+    let graph = lower(&spec(model), batch).unwrap();
+    let (contracts, objects) = kernels();
+    let costs = SimulatedCosts::new(&contracts, &objects, &NoMemo);
     let f16 = AttentionFormats {
         qk: Format::F16,
         pv: Format::F16,
@@ -46,8 +32,9 @@ fn mids(model: &str, batch: u32, tiles: u32, operand_limits: Vec<u32>) -> Vec<Mi
     let planner = PlannerPolicy {
         tiles,
         operand_limits,
+        search_steps: 0,
     };
-    let found = candidates(&graph, &precision, &planner).unwrap();
+    let found = candidates(&graph, &precision, &planner, &costs).unwrap();
     found.into_iter().map(|candidate| candidate.mid).collect()
 }
 
@@ -98,7 +85,7 @@ fn bytes(mid: &Mid, contracts: &BTreeMap<String, Contract>, memo: &dyn Memo) -> 
 
 /// The first mid's entries serve it, and the others as far as they can.
 fn prove(mids: &[Mid]) {
-    let contracts = contracts();
+    let contracts = kernels().0;
     let wanted = bytes(&mids[0], &contracts, &NoMemo);
     let empty = Remembered::default();
     assert!(bytes(&mids[0], &contracts, &empty) == wanted);

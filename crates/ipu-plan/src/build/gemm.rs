@@ -11,7 +11,7 @@
 
 use ipu_ir::contract::MemoryClass;
 use ipu_ir::graph::{Graph, OpKind, ValueId};
-use ipu_ir::layout::{Cuts, Extent, Owner, Replicas, Split};
+use ipu_ir::layout::{Cuts, Extent, Owner, Replicas, Split, Tiling};
 use ipu_ir::mid::{Copy, Measure, ScalarRule, Storage, Tensor, TensorId, View};
 use ipu_package::{Dtype, Order};
 
@@ -40,6 +40,27 @@ impl Shape {
     fn reads_rows(&self) -> bool {
         let panels = (self.inner.size() / self.format.group()).div_ceil(self.plan.grid.inner);
         32 * panels <= ROW_BYTES_MAX
+    }
+
+    /// Weights of the parts of the compute grid, on every row partition.
+    fn working_weight(&self) -> Tiling {
+        let grid = self.plan.grid;
+        let strides = GridStrides::of(grid);
+        tiling(
+            Split::WHOLE,
+            Cuts::of(Split::new(grid.columns, self.column_grain)),
+            Cuts::of(Split::new(grid.inner, self.format.group())),
+            Owner {
+                base: self.base,
+                row: (strides.column, 0),
+                column: (strides.inner, 0),
+                replica: Replicas {
+                    outer: (grid.rows, strides.row),
+                    inner: (1, 0),
+                },
+                ..Owner::default()
+            },
+        )
     }
 }
 
@@ -343,7 +364,6 @@ impl Builder<'_> {
         copies: &mut Vec<Copy>,
     ) -> TensorId {
         let grid = shape.plan.grid;
-        let strides = GridStrides::of(grid);
         let g = shape.format.group();
         let (column_parts, inner_parts) = home_parts(
             shape.columns.size().div_ceil(16),
@@ -375,21 +395,7 @@ impl Builder<'_> {
             scale_exponent: shape.format.scale(),
             storage: Storage::Parameter(self.parameter(w)),
         };
-        let working = tiling(
-            Split::WHOLE,
-            Cuts::of(Split::new(grid.columns, shape.column_grain)),
-            Cuts::of(Split::new(grid.inner, g)),
-            Owner {
-                base: shape.base,
-                row: (strides.column, 0),
-                column: (strides.inner, 0),
-                replica: Replicas {
-                    outer: (grid.rows, strides.row),
-                    inner: (1, 0),
-                },
-                ..Owner::default()
-            },
-        );
+        let working = shape.working_weight();
         if grid.rows == 1 {
             let mut home = home;
             home.layout.class = MemoryClass::Interleaved;
