@@ -5,6 +5,7 @@ mod tree;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
+use ipu_ir::contract::Contract;
 use ipu_ir::mid::Mid;
 use ipu_ir::program::Reservations;
 use ipu_model::lower;
