@@ -155,6 +155,7 @@ fn both<V: Lanes>(words: &[u32], line: usize, layout: Layout, seed: u32) -> bool
         memory: &mut fused.memory,
         coefficients: &mut fused.coefficients,
         recorder: None,
+        tracer: None,
     };
     let plan = known.product(number).unwrap();
     let issues = V::product(plan, &mut fused.w, &mut shared);
@@ -174,6 +175,7 @@ fn both<V: Lanes>(words: &[u32], line: usize, layout: Layout, seed: u32) -> bool
         memory: &mut state.memory,
         coefficients: &mut state.coefficients,
         recorder: None,
+        tracer: None,
     };
     let done = launch.interpret::<true, Portable>(&mut state.w, &mut shared);
     let done = done.unwrap_or_else(|fault| panic!("{at}: {:?}", fault.kind));
@@ -245,6 +247,7 @@ fn both_or_fault<V: Lanes>(words: &[u32], line: usize, layout: Layout, seed: u32
         memory: &mut state.memory,
         coefficients: &mut state.coefficients,
         recorder: None,
+        tracer: None,
     };
     let faults = launch
         .interpret::<true, Portable>(&mut state.w, &mut shared)
@@ -284,6 +287,7 @@ fn undefined_and_unusual_operands_are_left_to_the_interpreter() {
             memory: &mut state.memory,
             coefficients: &mut state.coefficients,
             recorder: None,
+            tracer: None,
         };
         let plan = lines.iter().rev().find_map(|line| match line.kind {
             LineKind::Product(number) => known.product(number),
