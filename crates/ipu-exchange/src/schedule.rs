@@ -4,6 +4,7 @@
 //! Invariants: near-linear in messages; the result depends on the input alone; moving sources of a
 //! tile go first, so that each tile writes its base at most once; every row composes.
 //! Not here: legality of one message (`lanes`), words (`compose`).
+//! Length: the queue of resources and the decisions that it replays are one state machine.
 //!
 //! A stream waits at one resource: the transmit lane of its source or the selection of one of its
 //! receivers. When a resource falls free, it tries the streams that wait there. A stream that could

@@ -11,8 +11,8 @@ use ipu_ir::graph::{Graph, OpKind};
 use ipu_ir::mid::Mid;
 use thiserror::Error;
 
+use crate::build::casts::column_grain;
 use crate::build::columns::extents;
-use crate::build::gemm::column_grain;
 use crate::build::{PlanError, build};
 use crate::cost::result_grid;
 use crate::policy::Precision;

@@ -14,7 +14,7 @@ use ipu_ir::mid::{
     Compute, Copy, Exchange, Filter, Mid, Operand, ScalarRule, Step, Tensor, TensorId, View,
 };
 use ipu_package::Order;
-use ipub_base::KernelCost;
+use ipub_base::{CostError, KernelCost};
 
 use crate::build::PlanError;
 
@@ -175,9 +175,16 @@ impl Pricer<'_> {
             let scalars: BTreeMap<String, i64> =
                 compute.scalars.keys().cloned().zip(values).collect();
             let cycles = self.prices.costs.cycles(&compute.kernel, &scalars);
-            let cycles = cycles.map_err(|what| PlanError::Illegal {
-                operation: compute.operation.clone(),
-                what,
+            let operation = || compute.operation.clone();
+            let cycles = cycles.map_err(|error| match error {
+                CostError::Refused(what) => PlanError::Illegal {
+                    operation: operation(),
+                    what,
+                },
+                CostError::Fault(what) => PlanError::Fault {
+                    operation: operation(),
+                    what,
+                },
             })?;
             dearest = dearest.max(cycles.get());
         }

@@ -8,8 +8,8 @@
 use ipu_ir::graph::{Graph, OpKind, ValueDef, ValueId};
 
 use crate::build::PlanError;
+use crate::build::casts::cast_reader;
 use crate::build::columns::extents;
-use crate::build::gemm::cast_reader;
 use crate::cost::{AttentionGrids, GemmShape, PricedGemm, PricedGrid, gemm_plans};
 use crate::policy::{AttentionFormats, Precision};
 use crate::recipe::{CastSite, Recipe};

@@ -13,7 +13,7 @@ mod key;
 mod memo;
 mod units;
 
-pub use cost::KernelCost;
+pub use cost::{CostError, KernelCost};
 pub use diagnostic::{Diagnostic, DiagnosticKind, Location};
 pub use digest::{Digest, DigestParseError, Hasher};
 pub use key::{Key, KeyLine, KeyWriter, Keyed};

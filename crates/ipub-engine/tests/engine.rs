@@ -307,7 +307,17 @@ fn lost_and_damaged_blobs_are_made_again() {
         _ => false,
     });
     assert!(lost);
-    fs::remove_file(world.path("cache/index.sqlite")).unwrap();
+    for entry in fs::read_dir(world.path("cache")).unwrap() {
+        let path = entry.unwrap().path();
+        if path
+            .file_name()
+            .unwrap()
+            .to_string_lossy()
+            .starts_with("index")
+        {
+            fs::remove_file(path).unwrap();
+        }
+    }
     assert_eq!(world.ran(&[]), NONE, "an index that is gone is rebuilt");
 }
 

@@ -16,7 +16,7 @@ use ipu_plan::{
 };
 use ipu_target::{TILES, WORKERS, memory};
 use ipub_base::{Digest, KeyWriter};
-use ipub_engine::{Params, StageFailure, nearest};
+use ipub_engine::{FailureKind, Params, StageFailure, nearest};
 
 use crate::codec::{from_json, unpack};
 use crate::families::Families;
@@ -245,6 +245,7 @@ fn listed<'a>(names: impl Iterator<Item = &'a String>) -> String {
 pub(crate) fn refuse(error: PlanError) -> StageFailure {
     match error {
         PlanError::Mid(_) => StageFailure::bug(error.to_string()),
+        PlanError::Fault { .. } => StageFailure::new(FailureKind::DeviceFault, error.to_string()),
         _ => StageFailure::usage(error.to_string()),
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{PoisonError, RwLock};
 
 use ipu_emit::object::Object;
 use ipu_ir::contract::Contract;
-use ipub_base::{Cycles, Digest, KernelCost, KeyWriter, Memo};
+use ipub_base::{CostError, Cycles, Digest, KernelCost, KeyWriter, Memo};
 
 use crate::kernel_call::{KernelCall, Scalars};
 
@@ -26,7 +26,7 @@ struct Kernel<'a> {
 pub struct SimulatedCosts<'a> {
     kernels: BTreeMap<&'a str, Kernel<'a>>,
     memo: &'a dyn Memo,
-    known: RwLock<BTreeMap<(String, Scalars), Result<Cycles, String>>>,
+    known: RwLock<BTreeMap<(String, Scalars), Result<Cycles, CostError>>>,
 }
 
 impl<'a> SimulatedCosts<'a> {
@@ -56,9 +56,10 @@ impl<'a> SimulatedCosts<'a> {
         }
     }
 
-    fn ask(&self, name: &str, scalars: &Scalars) -> Result<Cycles, String> {
+    fn ask(&self, name: &str, scalars: &Scalars) -> Result<Cycles, CostError> {
         let kernel = self.kernels.get(name);
-        let kernel = kernel.ok_or_else(|| format!("there is no kernel {name}"))?;
+        let kernel =
+            kernel.ok_or_else(|| CostError::Refused(format!("there is no kernel {name}")))?;
         let mut key = KeyWriter::digest_only(MEMO);
         key.digest("kernel", kernel.digest);
         for (scalar, value) in scalars {
@@ -76,16 +77,18 @@ impl<'a> SimulatedCosts<'a> {
     }
 }
 
-fn simulate(kernel: &Kernel, scalars: &Scalars) -> Result<Cycles, String> {
-    let mut call = KernelCall::new(kernel.contract, kernel.object, scalars)?;
+fn simulate(kernel: &Kernel, scalars: &Scalars) -> Result<Cycles, CostError> {
+    let call = KernelCall::new(kernel.contract, kernel.object, scalars);
+    let mut call = call.map_err(CostError::Refused)?;
     call.tile.without_data();
     let result = call.tile.call(call.entry);
-    let result = result.map_err(|fault| format!("{}: {fault}", kernel.contract.name))?;
+    let result =
+        result.map_err(|fault| CostError::Fault(format!("{}: {fault}", kernel.contract.name)))?;
     Ok(Cycles(result.cycles))
 }
 
 impl KernelCost for SimulatedCosts<'_> {
-    fn cycles(&self, kernel: &str, scalars: &Scalars) -> Result<Cycles, String> {
+    fn cycles(&self, kernel: &str, scalars: &Scalars) -> Result<Cycles, CostError> {
         let key = (kernel.to_owned(), scalars.clone());
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(cost) = known.get(&key) {

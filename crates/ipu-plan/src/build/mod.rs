@@ -7,8 +7,9 @@
 //! Not here: how decisions are found.
 
 mod attention;
+pub(crate) mod casts;
 pub(crate) mod columns;
-pub(crate) mod gemm;
+mod gemm;
 mod grid;
 mod heads;
 mod rows;
@@ -36,6 +37,8 @@ pub enum PlanError {
     Illegal { operation: String, what: String },
     #[error("{operation} is not supported here: {what}")]
     Unsupported { operation: String, what: String },
+    #[error("{operation}: {what}")]
+    Fault { operation: String, what: String },
     #[error("the mid is not consistent: {0}")]
     Mid(#[from] ipu_ir::mid::MidError),
 }
