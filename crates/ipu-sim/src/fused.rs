@@ -211,7 +211,7 @@ pub fn run<V: Lanes>(lines: &[Line], count: u32, w: &mut Context, shared: &mut S
     let Some(queue) = Queue::from::<V>(w) else {
         return 0;
     };
-    let Some(wide) = shared.coefficients.all_phases(weights(&body, w)) else {
+    let Some((wide, _)) = shared.coefficients.all_phases::<V>(weights(&body, w)) else {
         return 0;
     };
     let mut state = State {

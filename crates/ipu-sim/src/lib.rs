@@ -21,6 +21,7 @@ pub mod memory;
 pub mod numeric;
 pub mod op;
 mod product;
+mod put_run;
 pub mod session;
 mod skip;
 pub mod supervisor;

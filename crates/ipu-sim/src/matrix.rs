@@ -14,12 +14,14 @@
 
 use ipu_isa::float::F8;
 
-use crate::numeric::widen;
+use crate::numeric::{Lanes, widen};
 
 /// Most accumulator lanes.
 pub const LANES: usize = 16;
 /// Entries of the coefficient store.
 pub const ENTRIES: usize = 64;
+/// Sign of an F32.
+const SIGN: u32 = 1 << 31;
 
 /// Accumulators and the two queues of one worker.
 #[derive(Clone, Default)]
@@ -154,7 +156,27 @@ pub struct Coefficients {
     taint: u64,
     wide: Vec<f32>,
     wide_taint: [u16; 8],
+    /// Whether all widened coefficients are known to be finite.
+    finite: bool,
     state: Option<Wide>,
+}
+
+/// Byte i of word j becomes byte j of word i.
+#[inline(always)]
+fn transpose(mut words: [u64; 8]) -> [u64; 8] {
+    let masks = [
+        0x0000_0000_ffff_ffff,
+        0x0000_ffff_0000_ffff,
+        0x00ff_00ff_00ff_00ff,
+    ];
+    for (distance, mask) in [4, 2, 1].into_iter().zip(masks) {
+        for i in (0..8).filter(|i| i & distance == 0) {
+            let (a, b) = (words[i], words[i + distance]);
+            words[i] = a & mask | (b & mask) << (8 * distance);
+            words[i + distance] = a >> (8 * distance) & mask | b & !mask;
+        }
+    }
+    words
 }
 
 impl Default for Coefficients {
@@ -164,6 +186,7 @@ impl Default for Coefficients {
             taint: 0,
             wide: vec![0.0; 8 * 4 * LANES],
             wide_taint: [0; 8],
+            finite: false,
             state: None,
         }
     }
@@ -175,6 +198,13 @@ impl Coefficients {
         self.entries[entry] = value;
         self.taint = self.taint & !(1 << entry) | u64::from(tainted) << entry;
         self.state = None;
+    }
+
+    /// Two entries that follow one another, both defined.
+    #[inline(always)]
+    pub fn set_pair(&mut self, entry: u8, pair: [u64; 2]) {
+        self.set(entry, pair[0], false);
+        self.set(entry.wrapping_add(1), pair[1], false);
     }
 
     pub fn clear(&mut self) {
@@ -197,17 +227,64 @@ impl Coefficients {
         (&self.wide[phase * row..][..row], self.wide_taint[phase])
     }
 
-    /// The widened coefficients of all phases, `[phase][k][lane]`, when all are defined.
-    pub fn all_phases(&mut self, kind: Wide) -> Option<&[f32]> {
-        let (_, mut taint) = self.phase(kind, 0);
-        for phase in &self.wide_taint {
-            taint |= phase;
+    /// The widened coefficients of all phases, `[phase][k][lane]`, when all are defined, and
+    /// whether all are finite.
+    #[inline(always)]
+    pub fn all_phases<V: Lanes>(&mut self, kind: Wide) -> Option<(&[f32], bool)> {
+        if self.taint != 0 {
+            return None;
         }
-        (taint == 0).then_some(&self.wide)
+        if self.state != Some(kind) {
+            match kind {
+                Wide::F8 { format, scale } => self.widen_bytes::<V>(format, scale),
+                Wide::F16 { v4: true } => self.widen_halves::<V>(),
+                _ => self.widen(kind),
+            }
+            self.wide_taint = [0; 8];
+            self.state = Some(kind);
+            let used = &self.wide[..4 * kind.k() * LANES];
+            let most = used
+                .iter()
+                .fold(0, |most, x| (x.to_bits() & !SIGN).max(most));
+            self.finite = most < f32::INFINITY.to_bits();
+        }
+        Some((&self.wide, self.finite))
+    }
+
+    #[inline(always)]
+    fn widen_bytes<V: Lanes>(&mut self, format: F8, scale: i32) {
+        let power = ipu_isa::float::pow2(scale) as f32;
+        let kind = Wide::F8 { format, scale };
+        let (rows, _) = self.wide.as_chunks_mut::<LANES>();
+        for (phase, rows) in rows.chunks_exact_mut(8).take(4).enumerate() {
+            for half in 0..2 {
+                let entry = |i: usize| self.entries[4 * kind.channel(8 * half + i) + phase];
+                let columns = transpose(std::array::from_fn(entry));
+                for (row, codes) in rows.iter_mut().zip(columns) {
+                    let wide = V::widen8(codes, format).map(|x| x * power);
+                    row[8 * half..][..8].copy_from_slice(&wide);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn widen_halves<V: Lanes>(&mut self) {
+        let (rows, _) = self.wide.as_chunks_mut::<LANES>();
+        for (phase, rows) in rows.chunks_exact_mut(4).take(4).enumerate() {
+            for lane in 0..LANES {
+                let channel = (Wide::F16 { v4: true }).channel(lane);
+                let values = V::widen4(self.entries[4 * channel + phase]);
+                for (row, value) in rows.iter_mut().zip(values) {
+                    row[lane] = value;
+                }
+            }
+        }
     }
 
     #[cold]
     fn widen(&mut self, kind: Wide) {
+        self.finite = false;
         let phases = if matches!(kind, Wide::F32 { .. }) {
             8
         } else {

@@ -89,6 +89,17 @@ impl Memory {
         self.words[at..at + 2].copy_from_slice(&[value as u32, (value >> 32) as u32]);
     }
 
+    /// Whether the eight words from an address that was checked before are defined.
+    #[inline(always)]
+    pub fn row_is_defined_checked(&self, address: u32) -> bool {
+        let at = (address.wrapping_sub(SRAM_BASE) / 4) as usize;
+        let mut bits = self.defined[at / 64] >> (at % 64);
+        if at % 64 > 56 {
+            bits |= self.defined[at / 64 + 1] << (64 - at % 64);
+        }
+        bits & 0xff == 0xff
+    }
+
     /// Load four words of 64 bits from an address that was checked before.
     #[inline(always)]
     pub fn row_checked(&self, address: u32) -> [u64; 4] {

@@ -18,19 +18,21 @@ use ipu_target::amp::tapack;
 use ipu_target::memory::{REGION_BOUNDARY, SRAM_BASE, SRAM_BYTES, element_of};
 
 use crate::context::Context;
-use crate::exec::{MatrixOp, Shared};
+use crate::exec::{MatrixOp, PaceOp, Shared, pace_increments};
 use crate::matrix::{LANES, Wide};
 use crate::memory::Memory;
 use crate::numeric::{Lanes, NanOnOverflow};
 
 use plan::Address;
-use plan::{Last, ROW, Stream, Tail};
+use plan::{Last, ROW, Start, Stream, Tail};
 pub(crate) use plan::{Plan, may_begin, plan};
 
 /// Largest count of a repeat.
 const REPEAT_MAX: u32 = 0xffff;
 /// What the clear register must hold: accumulators and nothing else.
 const CLEAR_ACCUMULATORS: u32 = 8;
+/// Bytes of a row.
+const ROW_BYTES: u32 = 8 * ROW as u32;
 /// Rows computed at once.
 const TOGETHER: usize = 6;
 
@@ -40,7 +42,6 @@ type Tainted = (u64, u32);
 /// Operands behind the rows, as they were before anything was stored.
 #[derive(Default)]
 struct Behind {
-    left: [Tainted; ROW],
     partials: [Tainted; ROW],
     waiting: [Tainted; ROW],
     /// Words that registers hold at the end.
@@ -53,6 +54,15 @@ struct Bounds {
     rows: usize,
     /// First address of each stream.
     starts: [u32; 3],
+    /// Bytes from row to row of each.
+    strides: [u32; 3],
+}
+
+impl Bounds {
+    #[inline(always)]
+    fn row(&self, stream: Stream, row: usize) -> u32 {
+        self.starts[stream as usize] + self.strides[stream as usize] * row as u32
+    }
 }
 
 fn sum(address: Address, w: &Context) -> u32 {
@@ -76,13 +86,14 @@ pub fn run<V: Lanes>(plan: &Plan, w: &mut Context, shared: &mut Shared) -> Optio
             scale: w.fp_scl,
         },
     };
-    let wide = shared.coefficients.all_phases(kind)?;
+    let (wide, finite) = shared.coefficients.all_phases::<V>(kind)?;
     let behind = behind(plan, &bounds, shared.memory);
     // All rows are stored.
     let stored = 2 * ROW * bounds.rows;
     shared.memory.define_checked(bounds.starts[2], stored);
-    let count = bounds.rows as u64 - 1;
+    let count = bounds.rows as u64 - u64::from(plan.outside);
     let rows = Rows {
+        finite,
         accumulate: plan.accumulate,
         bounds: &bounds,
         behind: &behind,
@@ -111,22 +122,29 @@ fn bounds(plan: &Plan, w: &Context, memory: &Memory) -> Option<Bounds> {
         return None;
     }
     let count = sum(plan.count, w);
-    if count == 0 || count > REPEAT_MAX {
+    if count > REPEAT_MAX {
         return None;
     }
-    let rows = count as usize + 1;
-    let words = (ROW * rows) as u32;
+    let rows = count + plan.outside;
+    let words = ROW as u32 * rows;
+    let strides = strides(plan, w)?;
+    let start_of = |start: &Start, stride: u32| {
+        sum(start.address, w).wrapping_sub(stride.wrapping_mul(start.rows as u32))
+    };
     let (mut starts, mut ends) = ([0; 3], [0; 3]);
     for (i, all) in plan.starts.iter().enumerate() {
         let Some((first, others)) = all.split_first() else {
             continue;
         };
-        let start = sum(*first, w);
-        if others.iter().any(|other| sum(*other, w) != start) {
+        let start = start_of(first, strides[i]);
+        if others
+            .iter()
+            .any(|other| start_of(other, strides[i]) != start)
+        {
             return None;
         }
         let offset = start.wrapping_sub(SRAM_BASE);
-        let bytes = 8 * (words + plan.beyond[i] as u32);
+        let bytes = strides[i] * (rows - 1) + 8 * (ROW as u32 + plan.beyond[i] as u32);
         if offset > SRAM_BYTES || bytes > SRAM_BYTES - offset || !offset.is_multiple_of(8) {
             return None;
         }
@@ -157,9 +175,26 @@ fn bounds(plan: &Plan, w: &Context, memory: &Memory) -> Option<Bounds> {
             return None;
         }
     }
+    let mut left_rows = (0..rows).map(|row| left + strides[0] * row);
     let defined = |start: u32| matches!(memory.first_undefined(start, 2 * words), Ok(None));
-    let defined = defined(left) && (!plan.accumulate || defined(partials));
-    defined.then_some(Bounds { rows, starts })
+    let defined = left_rows.all(|row| memory.row_is_defined_checked(row))
+        && (!plan.accumulate || defined(partials));
+    defined.then_some(Bounds {
+        rows: rows as usize,
+        starts,
+        strides,
+    })
+}
+
+/// Bytes from row to row of each stream: those of the left operand do not overlap, and from row
+/// to row the ports stay the same.
+#[inline(always)]
+fn strides(plan: &Plan, w: &Context) -> Option<[u32; 3]> {
+    let stride = &plan.stride;
+    let [_, _, next] = pace_increments(PaceOp::Store, stride.selection, sum(stride.address, w));
+    let bytes = next.wrapping_add(8 * (ROW as u32 - 1));
+    let allowed = bytes.is_multiple_of(16) && (ROW_BYTES..0x10000).contains(&bytes);
+    allowed.then_some([bytes, ROW_BYTES, ROW_BYTES])
 }
 
 /// Load the words behind the rows.
@@ -172,7 +207,6 @@ fn behind(plan: &Plan, bounds: &Bounds, memory: &Memory) -> Behind {
     };
     let tail = |tail: &Tail| tail.map(|word| word.map_or((0, 0), |(s, word)| load(s, word)));
     let mut behind = Behind {
-        left: tail(&plan.left),
         partials: tail(&plan.partials),
         waiting: tail(&plan.waiting),
         ..Behind::default()
@@ -189,6 +223,8 @@ fn behind(plan: &Plan, bounds: &Bounds, memory: &Memory) -> Behind {
 
 struct Rows<'a> {
     accumulate: bool,
+    /// Whether all coefficients are finite.
+    finite: bool,
     bounds: &'a Bounds,
     behind: &'a Behind,
     overflow: NanOnOverflow,
@@ -203,27 +239,36 @@ impl Rows<'_> {
         memory: &mut Memory,
         operand: impl Fn(u64) -> [f32; K],
     ) -> ([f32; LANES], [f32; LANES]) {
-        // The group behind the rows is computed as one more.
-        let mut last = [0.0; LANES];
-        let (mut row, end) = (0, self.bounds.rows + 1);
+        let (mut row, end) = (0, self.bounds.rows);
         loop {
-            let acc = match end - row {
-                1 => self.group::<V, K, ALL, 1>(row, wide, memory, &operand, &mut last),
-                2 => self.group::<V, K, ALL, 2>(row, wide, memory, &operand, &mut last),
-                3 => self.group::<V, K, ALL, 3>(row, wide, memory, &operand, &mut last),
-                4 => self.group::<V, K, ALL, 4>(row, wide, memory, &operand, &mut last),
-                5 => self.group::<V, K, ALL, 5>(row, wide, memory, &operand, &mut last),
-                _ => self.group::<V, K, ALL, TOGETHER>(row, wide, memory, &operand, &mut last),
+            let last = match end - row {
+                1 => self.group::<V, K, ALL, 1>(row, wide, memory, &operand),
+                2 => self.group::<V, K, ALL, 2>(row, wide, memory, &operand),
+                3 => self.group::<V, K, ALL, 3>(row, wide, memory, &operand),
+                4 => self.group::<V, K, ALL, 4>(row, wide, memory, &operand),
+                5 => self.group::<V, K, ALL, 5>(row, wide, memory, &operand),
+                _ => self.group::<V, K, ALL, TOGETHER>(row, wide, memory, &operand),
             };
             row += TOGETHER;
             if row >= end {
-                return (last, acc);
+                return (last, self.behind::<V, ALL>(wide));
             }
         }
     }
 
-    /// `G` rows from one on. The accumulators of the last of them; `last` becomes the last row
-    /// that is stored.
+    /// The accumulators of the group behind the rows, whose left operand is zero. Products of
+    /// zero and finite values change no sum but a negative zero.
+    #[inline(always)]
+    fn behind<V: Lanes, const ALL: usize>(&self, wide: &[[f32; LANES]; ALL]) -> [f32; LANES] {
+        let mut acc = [V::widen16(self.behind.partials.map(|(word, _)| word))];
+        let negative_zero = acc[0].iter().any(|x| x.to_bits() == (-0.0f32).to_bits());
+        if !self.finite || negative_zero {
+            V::accumulate::<ALL, 1>(&mut acc, &[[0.0; ALL]], wide);
+        }
+        acc[0]
+    }
+
+    /// `G` rows from one on; the last of them.
     #[inline(always)]
     fn group<V: Lanes, const K: usize, const ALL: usize, const G: usize>(
         &self,
@@ -231,37 +276,23 @@ impl Rows<'_> {
         wide: &[[f32; LANES]; ALL],
         memory: &mut Memory,
         operand: &impl Fn(u64) -> [f32; K],
-        last: &mut [f32; LANES],
     ) -> [f32; LANES] {
-        let [left, partials, out] = self.bounds.starts;
-        let rows = self.bounds.rows;
+        let at = |stream, g| self.bounds.row(stream, row + g);
         let mut x = [[0.0; ALL]; G];
         let mut acc = [[0.0; LANES]; G];
         for g in 0..G {
-            let offset = (8 * ROW * (row + g)) as u32;
-            let stored = row + g < rows;
-            let words = if stored {
-                memory.row_checked(left + offset)
-            } else {
-                self.behind.left.map(|(word, _)| word)
-            };
+            let words = memory.row_checked(at(Stream::Left, g));
             let (parts, _) = x[g].as_chunks_mut::<K>();
             for (part, word) in parts.iter_mut().zip(words) {
                 *part = operand(word);
             }
-            if !stored {
-                acc[g] = V::widen16(self.behind.partials.map(|(word, _)| word));
-            } else if self.accumulate {
-                acc[g] = V::widen16(memory.row_checked(partials + offset));
+            if self.accumulate {
+                acc[g] = V::widen16(memory.row_checked(at(Stream::Partials, g)));
             }
         }
         V::accumulate::<ALL, G>(&mut acc, &x, wide);
         for (g, acc) in acc.iter().enumerate() {
-            if row + g < rows {
-                let offset = (8 * ROW * (row + g)) as u32;
-                memory.put_row_checked(out + offset, V::narrow16(acc, self.overflow));
-                *last = *acc;
-            }
+            memory.put_row_checked(at(Stream::Out, g), V::narrow16(acc, self.overflow));
         }
         acc[G - 1]
     }
@@ -294,14 +325,16 @@ fn leave<V: Lanes>(
     matrix.partials = V::widen16(behind.waiting.map(|(word, _)| word));
     (matrix.results_taint, matrix.results_at, matrix.partials_at) = (0, 0, 0);
     (matrix.acc_taint, matrix.partials_taint) = (lanes(&behind.partials), lanes(&behind.waiting));
-    if behind.left.iter().any(|(_, taint)| *taint != 0) {
-        matrix.acc_taint = u16::MAX;
-    }
-    let count = bounds.rows as i32 - 1;
+    let count = bounds.rows as u32 - plan.outside;
     let packed = &plan.packed;
     let pointers = tapack(std::array::from_fn(|i| {
-        let words = packed.outside[i] + packed.inside[i] * count;
-        sum(packed.start[i], w).wrapping_add((8 * words) as u32)
+        let (outside, inside) = (packed.outside[i], packed.inside[i]);
+        let words = (outside.words as u32).wrapping_add(inside.words as u32 * count);
+        let rows = outside.rows as u32 + inside.rows as u32 * count;
+        let by = words
+            .wrapping_mul(8)
+            .wrapping_add(rows.wrapping_mul(bounds.strides[0]));
+        sum(packed.start[i], w).wrapping_add(by)
     }));
     // All sums are of the registers before.
     let mut values = [0; 15];

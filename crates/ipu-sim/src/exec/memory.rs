@@ -240,7 +240,7 @@ impl PaceOp {
 
     /// Which of the three addresses are used, in the order of the selections, and the bytes that
     /// selection 0 advances each by.
-    const fn uses(self) -> &'static [(usize, u32)] {
+    pub const fn uses(self) -> &'static [(usize, u32)] {
         match self {
             PaceOp::Load2 => &[(0, 8), (1, 8)],
             PaceOp::Load64Load32 => &[(0, 8), (1, 4)],

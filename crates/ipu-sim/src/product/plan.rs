@@ -3,10 +3,10 @@
 //! Input: the lines of a block and the index of one that clears the accumulators. Output: a plan,
 //! when the code from there to the exit multiplies rows.
 //! Invariants: the code is followed with symbols in place of values, for several counts of its
-//! loop; only when all give the same plan is it one. A plan holds for every count but zero.
+//! loop; only when all give the same plan is it one. A plan holds for every count.
 //! Not here: the values, and the checks that need them (see `product`).
 
-use super::trace::{Pair, Place, Trace, Word};
+use super::trace::{Pair, Place, Step, Stride, Trace, Word};
 use crate::code::{Line, LineKind};
 use crate::exec::MatrixOp;
 use crate::op::Op;
@@ -18,7 +18,7 @@ pub(super) const ROW: usize = 4;
 const CLEAR: i32 = 1;
 const LINES_MAX: usize = 64;
 /// Counts of the loop that are tried.
-const COUNTS: [u32; 3] = [1, 2, 5];
+const COUNTS: [u32; 4] = [5, 2, 1, 0];
 
 /// A sum of M registers, each once, and an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,20 @@ impl Address {
         let offset = self.offset.wrapping_add(bytes);
         Address { offset, ..self }
     }
+
+    /// The sum with an address of other registers.
+    pub fn sum(self, other: Address) -> Option<Address> {
+        let registers = self.registers | other.registers;
+        let apart = self.registers & other.registers == 0;
+        apart.then_some(Address { registers, ..self }.plus(other.offset))
+    }
+}
+
+/// Where a stream begins: an address less a number of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Start {
+    pub address: Address,
+    pub rows: i32,
 }
 
 /// A row of memory words that is read or written from its beginning on.
@@ -40,6 +54,29 @@ pub(super) enum Stream {
     Left,
     Partials,
     Out,
+}
+
+impl Stream {
+    /// From the beginning of the stream to a word.
+    fn step(self, word: i32) -> Step {
+        let row = ROW as i32;
+        match self {
+            Stream::Left => Step {
+                words: word.rem_euclid(row),
+                rows: word.div_euclid(row),
+            },
+            _ => Step {
+                words: word,
+                rows: 0,
+            },
+        }
+    }
+
+    /// The word at a distance from the beginning.
+    fn word(self, step: Step) -> Option<i32> {
+        let word = ROW as i32 * step.rows + step.words;
+        (self.step(word) == step).then_some(word)
+    }
 }
 
 /// What a register holds at the end. Words are numbered from the first after the rows.
@@ -66,9 +103,9 @@ pub(super) type Tail = [Option<(Stream, i32)>; ROW];
 pub(super) struct Packed {
     pub register: u8,
     pub start: [Address; 3],
-    /// Words that each moves outside the loop, and in an iteration.
-    pub outside: [i32; 3],
-    pub inside: [i32; 3],
+    /// How far each moves outside the loop, and in an iteration.
+    pub outside: [Step; 3],
+    pub inside: [Step; 3],
 }
 
 /// A launch that multiplies rows, from the clearing of the accumulators to the exit.
@@ -78,20 +115,23 @@ pub struct Plan {
     pub(super) accumulate: bool,
     /// The A register that says what is cleared.
     pub(super) clear: u8,
-    /// Iterations: one less than the rows.
+    /// Iterations, and rows that lie outside them.
     pub(super) count: Address,
+    pub(super) outside: u32,
+    /// From row to row of the left operand; rows of the others adjoin.
+    pub(super) stride: Stride,
     /// M registers whose values are used.
     pub(super) reads: u32,
     /// Where each stream begins: sums that must be equal.
-    pub(super) starts: [Vec<Address>; 3],
+    pub(super) starts: [Vec<Start>; 3],
     /// Words loaded of each stream beyond the rows.
     pub(super) beyond: [i32; 3],
     /// Words that are loaded as the first half of 16 bytes.
     pub(super) wide: Vec<(Stream, i32)>,
     /// Accesses of one bundle, and whether an odd number of words lies between them.
     pub(super) together: Vec<(Stream, Stream, bool)>,
-    /// Operands of the group that is left in the accumulators, and the partials that wait.
-    pub(super) left: Tail,
+    /// Partials of the group that is left in the accumulators, and those that wait. Their left
+    /// operand is zero.
     pub(super) partials: Tail,
     pub(super) waiting: Tail,
     pub(super) a: Vec<(u8, Last)>,
@@ -112,18 +152,41 @@ pub(crate) fn may_begin(line: &Line) -> bool {
 pub(crate) fn plan(lines: &[Line], base: u32, start: usize) -> Option<Plan> {
     let mut found: Option<Plan> = None;
     for count in COUNTS {
-        let next = follow(lines, base, start, count)?;
-        match &found {
-            Some(plan) if *plan != next => return None,
-            _ => found = Some(next),
+        let mut next = follow(lines, base, start, count, found.as_ref())?;
+        let Some(plan) = &found else {
+            found = Some(next);
+            continue;
+        };
+        // A short loop has some of the pairs of accesses.
+        if !next
+            .together
+            .iter()
+            .all(|pair| plan.together.contains(pair))
+        {
+            return None;
+        }
+        next.together.clone_from(&plan.together);
+        if *plan != next {
+            return None;
         }
     }
     found
 }
 
-/// Follow the code with a count.
-fn follow(lines: &[Line], base: u32, start: usize, count: u32) -> Option<Plan> {
+/// Follow the code with a count. How its pointers move in the loop is known from a plan of more.
+fn follow(
+    lines: &[Line],
+    base: u32,
+    start: usize,
+    count: u32,
+    more: Option<&Plan>,
+) -> Option<Plan> {
     let mut trace = Trace::new(lines[start].aux.r[0]);
+    if let Some(plan) = more {
+        trace.stride = Some(plan.stride);
+        trace.moving = plan.packed.inside.map(|by| by != Step::default());
+        trace.strided = plan.packed.inside.map(|by| by.rows != 0);
+    }
     let mut at = start;
     let mut loops = None;
     let (mut issues, mut body_issues) = (0, 0);
@@ -152,7 +215,7 @@ fn follow(lines: &[Line], base: u32, start: usize, count: u32) -> Option<Plan> {
                 }
                 body_issues = body.iter().step_by(2).map(|l| u64::from(l.issues)).sum();
                 let after = trace.steps();
-                let moved = std::array::from_fn(|i| after[i] - before[i]);
+                let moved = std::array::from_fn(|i| after[i].minus(before[i]));
                 loops = Some((times, moved));
                 at += 2 * bundles;
             }
@@ -176,8 +239,8 @@ struct Streams<'t> {
     trace: &'t Trace,
     /// Stream and word of each load.
     loads: Vec<Option<(Stream, i32)>>,
-    /// Stream of each packed pointer and the word that it began at.
-    slots: [Option<(Stream, i32)>; 3],
+    /// Stream of each packed pointer and where in it the pointer began.
+    slots: [Option<(Stream, Step)>; 3],
 }
 
 impl Streams<'_> {
@@ -188,8 +251,8 @@ impl Streams<'_> {
         };
         let expected = (stream, word);
         if let Place::Packed { slot, step } = self.trace.loads[load].place {
-            let found = *self.slots[slot].get_or_insert((stream, word - step));
-            if found != (stream, word - step) {
+            let origin = (stream, stream.step(word).minus(step));
+            if *self.slots[slot].get_or_insert(origin) != origin {
                 return None;
             }
         }
@@ -204,7 +267,7 @@ impl Streams<'_> {
                     return None;
                 };
                 let (stream, first) = self.slots[slot]?;
-                *name = Some((stream, first + step));
+                *name = Some((stream, stream.word(first.plus(step))?));
             }
         }
         Some(())
@@ -229,16 +292,19 @@ impl Streams<'_> {
 fn resolve(
     trace: &Trace,
     count: u32,
-    (times, moved): (Address, [i32; 3]),
+    (times, moved): (Address, [Step; 3]),
     (issues, body_issues): (u64, u64),
 ) -> Option<Plan> {
-    let rows = count as usize + 1;
     let (op, amps) = (trace.op?, &trace.amps);
-    let accumulate = amps.len() == ROW * (rows + 2);
-    if !accumulate && amps.len() != ROW * (rows + 1) {
+    // A group of partials comes before the rows, a group of zeros behind them.
+    let accumulate = amps.first()?.left == Pair::Zero;
+    let first = usize::from(accumulate) * ROW;
+    let groups = amps.len().checked_sub(first + ROW)?;
+    let rows = groups / ROW;
+    let outside = (rows as u32).checked_sub(count)?;
+    if !groups.is_multiple_of(ROW) || rows == 0 {
         return None;
     }
-    let first = usize::from(accumulate) * ROW;
     let end = first + ROW * rows;
     let rows_end = (ROW * rows) as i32;
     let mut streams = Streams {
@@ -256,24 +322,30 @@ fn resolve(
             _ => return None,
         }
     }
-    if amps[..first].iter().any(|amp| amp.left != Pair::Zero) {
+    let mut others = amps[..first].iter().chain(&amps[end..]);
+    if others.any(|amp| amp.left != Pair::Zero) {
         return None;
     }
     stores(trace, &mut streams, first + ROW, rows)?;
     streams.complete()?;
     ordered(&streams)?;
     let (starts, reads) = starts(&streams, times)?;
+    let beyond = beyond(&streams, rows_end);
+    if beyond[Stream::Left as usize] != 0 {
+        return None;
+    }
     let plan = Plan {
         op,
         accumulate,
         clear: trace.clear,
         count: times,
+        outside,
+        stride: trace.stride?,
         reads,
         starts,
-        beyond: beyond(&streams, rows_end),
+        beyond,
         wide: wide(&streams)?,
         together: together(&streams)?,
-        left: streams.tail(amps[end..].iter().map(|amp| amp.left), rows_end)?,
         partials: streams.tail(amps[end - ROW..end].iter().map(|a| a.partials), rows_end)?,
         waiting: streams.tail(amps[end..].iter().map(|amp| amp.partials), rows_end)?,
         a: last(&streams, end, rows_end)?,
@@ -294,7 +366,8 @@ fn stores(trace: &Trace, streams: &mut Streams, first: usize, rows: usize) -> Op
         return None;
     };
     for (word, store) in trace.stores.iter().enumerate() {
-        let step = from + word as i32;
+        let words = from.words + word as i32;
+        let step = Step { words, ..from };
         if store.place != (Place::Packed { slot, step })
             || store.value != Pair::Result(first + word)
         {
@@ -302,7 +375,7 @@ fn stores(trace: &Trace, streams: &mut Streams, first: usize, rows: usize) -> Op
         }
     }
     match streams.slots[slot] {
-        None => streams.slots[slot] = Some((Stream::Out, -from)),
+        None => streams.slots[slot] = Some((Stream::Out, Step::default().minus(from))),
         Some(_) => return None,
     }
     Some(())
@@ -323,28 +396,33 @@ fn ordered(streams: &Streams) -> Option<()> {
 }
 
 /// Where streams begin, and all M registers that say so.
-fn starts(streams: &Streams, times: Address) -> Option<([Vec<Address>; 3], u32)> {
+fn starts(streams: &Streams, times: Address) -> Option<([Vec<Start>; 3], u32)> {
     let trace = streams.trace;
-    let mut starts: [Vec<Address>; 3] = Default::default();
-    let mut add = |stream: Stream, start: Address| {
+    let mut starts: [Vec<Start>; 3] = Default::default();
+    let mut add = |stream: Stream, address: Address, step: Step| {
         let list = &mut starts[stream as usize];
+        let start = Start {
+            address: address.plus((-8 * step.words) as u32),
+            rows: step.rows,
+        };
         if !list.contains(&start) {
             list.push(start);
         }
     };
     let pointers = trace.packed?;
     for (slot, start) in streams.slots.iter().zip(pointers.start) {
-        if let Some((stream, word)) = *slot {
-            add(stream, start.plus((-8 * word) as u32));
+        if let Some((stream, step)) = *slot {
+            add(stream, start, step);
         }
     }
     for (load, name) in trace.loads.iter().zip(&streams.loads) {
         if let (Place::Direct(address), Some((stream, word))) = (load.place, *name) {
-            add(stream, address.plus((-8 * word) as u32));
+            add(stream, address, stream.step(word));
         }
     }
-    let mut reads = u32::from(times.registers);
-    for address in starts.iter().flatten().chain(&pointers.start) {
+    let mut reads = u32::from(times.registers | trace.stride?.address.registers);
+    let all = starts.iter().flatten().map(|start| &start.address);
+    for address in all.chain(&pointers.start) {
         reads |= u32::from(address.registers);
     }
     for (_, address) in trace.changed() {
@@ -421,19 +499,26 @@ fn last(streams: &Streams, end: usize, rows_end: i32) -> Option<Vec<(u8, Last)>>
     Some(last)
 }
 
-fn packed(trace: &Trace, count: u32, moved: [i32; 3]) -> Option<Packed> {
+fn packed(trace: &Trace, count: u32, moved: [Step; 3]) -> Option<Packed> {
     let pointers = trace.packed?;
     let mut packed = Packed {
         register: pointers.register,
         start: pointers.start,
-        outside: [0; 3],
-        inside: [0; 3],
+        outside: [Step::default(); 3],
+        inside: [Step::default(); 3],
     };
     for (i, moved) in moved.into_iter().enumerate() {
-        packed.outside[i] = pointers.steps[i] - moved;
+        packed.outside[i] = pointers.steps[i].minus(moved);
         // Streams move a row in an iteration, or not at all.
-        packed.inside[i] = if trace.moving[i] { ROW as i32 } else { 0 };
-        if moved != packed.inside[i] * count as i32 {
+        let (words, rows) = match (trace.moving[i], trace.strided[i]) {
+            (false, _) => (0, 0),
+            (true, false) => (ROW as i32, 0),
+            (true, true) => (0, 1),
+        };
+        packed.inside[i] = Step { words, rows };
+        let count = count as i32;
+        let (words, rows) = (words * count, rows * count);
+        if moved != (Step { words, rows }) {
             return None;
         }
     }

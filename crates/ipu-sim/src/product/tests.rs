@@ -73,6 +73,8 @@ struct State {
 struct Layout {
     rows: u32,
     left: u32,
+    /// Bytes from row to row of left.
+    stride: u32,
     out: u32,
     /// Undefined from this word after the rows on.
     undefined: u32,
@@ -87,9 +89,12 @@ fn setup(random: &mut Random, layout: Layout) -> State {
         coefficients.set(entry, value, false);
     }
     let words = 8 * layout.rows + layout.undefined;
-    for start in [layout.left, layout.out] {
-        let data: Vec<u32> = (0..words).map(|_| random.code()).collect();
-        let _ = memory.write_words(start, &data);
+    let data: Vec<u32> = (0..words).map(|_| random.code()).collect();
+    let _ = memory.write_words(layout.out, &data);
+    for row in 0..layout.rows {
+        // Nothing between the rows is defined.
+        let data: Vec<u32> = (0..8).map(|_| random.code()).collect();
+        let _ = memory.write_words(layout.left + layout.stride * row, &data);
     }
     for register in 0..14 {
         w.a[register] = random.code();
@@ -98,11 +103,13 @@ fn setup(random: &mut Random, layout: Layout) -> State {
     }
     let offset = random.next() & 0xfff8;
     w.m[2] = layout.left;
-    w.m[3] = layout.left.wrapping_add(48);
+    w.m[3] = layout.left.wrapping_add(layout.stride + 16);
     w.m[4] = layout.out;
-    w.m[5] = layout.rows - 1;
+    w.m[5] = layout.rows.wrapping_sub(2);
     w.m[6] = offset;
     w.m[9] = layout.out.wrapping_add(32);
+    w.m[10] = layout.stride;
+    w.m[11] = w.m[11] << 10 | (layout.stride / 8).wrapping_sub(3) & 0x3ff;
     w.m[13] = layout.left.wrapping_sub(offset);
     w.a[0] = CLEAR_ACCUMULATORS;
     w.a_taint &= !1;
@@ -202,6 +209,7 @@ fn products<V: Lanes>() {
                         let layout = Layout {
                             rows,
                             left,
+                            stride: [32, 144, 1152][seed as usize / 3 % 3],
                             out,
                             undefined,
                         };
@@ -223,6 +231,7 @@ fn products<V: Lanes>() {
                     let layout = Layout {
                         rows,
                         left,
+                        stride: [32, 48, 24, 136, 16][seed as usize % 5],
                         out,
                         undefined: 16,
                     };
@@ -278,6 +287,7 @@ fn undefined_and_unusual_operands_are_left_to_the_interpreter() {
         let layout = Layout {
             rows: 5,
             left: LEFT,
+            stride: 160,
             out: OUT,
             undefined: 16,
         };
@@ -299,9 +309,11 @@ fn undefined_and_unusual_operands_are_left_to_the_interpreter() {
     assert!(refused(|state| state.w.m_taint |= 1 << 5));
     assert!(refused(|state| state.w.m[9] += 8));
     assert!(refused(|state| state.w.m[5] = 0x10000));
+    assert!(refused(|state| state.w.m_taint |= 1 << 11));
+    assert!(refused(|state| state.w.m[11] += 2));
     assert!(refused(|state| state.w.a[0] = 0));
     assert!(refused(|state| state.w.a_taint |= 1));
     assert!(refused(|state| state.coefficients.set(5, 0, true)));
-    assert!(refused(|state| state.memory.poison(LEFT + 36, 1).unwrap()));
+    assert!(refused(|state| state.memory.poison(LEFT + 164, 1).unwrap()));
     assert!(refused(|state| state.memory.poison(OUT + 156, 1).unwrap()));
 }

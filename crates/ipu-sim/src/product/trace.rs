@@ -9,7 +9,7 @@ use ipu_target::amp::tamp_phase;
 
 use super::plan::{Address, ROW};
 use crate::code::Line;
-use crate::exec::{AluOp, LoadOp, MatrixOp, PaceOp, pace_increments};
+use crate::exec::{AluOp, LoadOp, MatrixOp, PaceOp};
 use crate::op::{Micro, Mode4, Op};
 
 /// What an A register holds.
@@ -38,14 +38,37 @@ pub(super) enum Pair {
     Result(usize),
 }
 
+/// A distance: words of eight bytes, and rows of a stream whose rows lie apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    pub words: i32,
+    pub rows: i32,
+}
+
+impl Step {
+    pub fn minus(self, other: Step) -> Step {
+        Step {
+            words: self.words - other.words,
+            rows: self.rows - other.rows,
+        }
+    }
+
+    pub fn plus(self, other: Step) -> Step {
+        Step {
+            words: self.words + other.words,
+            rows: self.rows + other.rows,
+        }
+    }
+}
+
 /// Where an access goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Direct(Address),
-    /// Words of eight bytes from where a packed pointer began.
+    /// A distance from where a packed pointer began.
     Packed {
         slot: usize,
-        step: i32,
+        step: Step,
     },
 }
 
@@ -76,7 +99,15 @@ pub(super) struct Amp {
 pub(super) struct Pointers {
     pub register: u8,
     pub start: [Address; 3],
-    pub steps: [i32; 3],
+    pub steps: [Step; 3],
+}
+
+/// The stride field by which a pointer comes from the last word of a row to the next row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stride {
+    pub address: Address,
+    /// As an instruction selects it.
+    pub selection: u32,
 }
 
 pub(super) struct Trace {
@@ -85,6 +116,9 @@ pub(super) struct Trace {
     pub packed: Option<Pointers>,
     /// Pointers that move at all.
     pub moving: [bool; 3],
+    pub stride: Option<Stride>,
+    /// Pointers that move by the stride.
+    pub strided: [bool; 3],
     pub op: Option<MatrixOp>,
     pub amps: Vec<Amp>,
     pub loads: Vec<Load>,
@@ -108,6 +142,8 @@ impl Trace {
             a,
             packed: None,
             moving: [false; 3],
+            stride: None,
+            strided: [false; 3],
             op: None,
             amps: Vec::new(),
             loads: Vec::new(),
@@ -122,9 +158,9 @@ impl Trace {
         self.m[usize::from(register & 15)]
     }
 
-    /// Words that the packed pointers moved.
-    pub fn steps(&self) -> [i32; 3] {
-        self.packed.map_or([0; 3], |pointers| pointers.steps)
+    /// How far the packed pointers moved.
+    pub fn steps(&self) -> [Step; 3] {
+        self.packed.map_or_else(Default::default, |p| p.steps)
     }
 
     /// M registers that hold other sums than before.
@@ -217,12 +253,7 @@ impl Trace {
                 self.set_m(d, sum);
             }
             Op::Alu(AluOp::Add) => {
-                let (a, b) = (self.address(x)?, self.address(y)?);
-                if a.registers & b.registers != 0 {
-                    return None;
-                }
-                let registers = a.registers | b.registers;
-                let sum = Address { registers, ..a }.plus(b.offset);
+                let sum = self.address(x)?.sum(self.address(y)?)?;
                 self.set_m(d, sum);
             }
             Op::TaPack => {
@@ -233,13 +264,14 @@ impl Trace {
                 self.packed = Some(Pointers {
                     register: d,
                     start,
-                    steps: [0; 3],
+                    steps: [Step::default(); 3],
                 });
                 self.m[usize::from(d)] = None;
                 self.m[usize::from(d) + 1] = None;
             }
-            Op::Load(op @ (LoadOp::A64 | LoadOp::A128), Mode4::Immediate) if y == 15 => {
-                let address = self.address(x)?.plus(micro.imm as u32);
+            Op::Load(op @ (LoadOp::A64 | LoadOp::A128), Mode4::Immediate) => {
+                let address = self.address(x)?.sum(self.address(y)?)?;
+                let address = address.plus(micro.imm as u32);
                 let wide = op == LoadOp::A128;
                 self.load(d, Place::Direct(address), wide);
                 if wide {
@@ -263,14 +295,13 @@ impl Trace {
     fn pace(&mut self, op: PaceOp, micro: &Micro, before: [Word; 16]) -> Option<()> {
         let [d, source, pointers, stride] = micro.r;
         let register = self.packed?.register;
-        // A word at a time, through the pair that was packed.
-        if pointers != register || self.m[usize::from(register)].is_some() || stride != 15 {
+        // Through the pair that was packed.
+        if pointers != register || self.m[usize::from(register)].is_some() {
             return None;
         }
         if self.m[usize::from(register) + 1].is_some() {
             return None;
         }
-        let by = pace_increments(op, micro.imm as u32, 0);
         let steps = self.packed?.steps;
         let place = |slot: usize| Place::Packed {
             slot,
@@ -300,16 +331,38 @@ impl Trace {
                 value: value?,
             });
         }
-        for (slot, by) in by.into_iter().enumerate() {
-            if !matches!(by, 0 | 8) {
-                return None;
-            }
-            self.moving[slot] |= by != 0;
-            self.packed.as_mut()?.steps[slot] += by as i32 / 8;
+        for (at, &(slot, one)) in op.uses().iter().enumerate() {
+            let selection = micro.imm as u32 >> (2 * at) & 3;
+            self.advance(slot, one, selection, stride)?;
         }
         Some(())
     }
+
+    /// Move a packed pointer by a word or by the stride, of which there is one.
+    fn advance(&mut self, slot: usize, one: u32, selection: u32, register: u8) -> Option<()> {
+        let by = if selection == 0 {
+            Step { words: 1, rows: 0 }
+        } else {
+            let address = self.address(register)?;
+            let stride = Stride { address, selection };
+            if *self.stride.get_or_insert(stride) != stride {
+                return None;
+            }
+            self.strided[slot] = true;
+            NEXT_ROW
+        };
+        self.moving[slot] = true;
+        let step = &mut self.packed.as_mut()?.steps[slot];
+        *step = step.plus(by);
+        (one == 8).then_some(())
+    }
 }
+
+/// From the last word of a row to the first of the next.
+const NEXT_ROW: Step = Step {
+    words: 1 - ROW as i32,
+    rows: 1,
+};
 
 enum Result {
     None,
