@@ -105,6 +105,20 @@ impl<'a> Place<'a> {
     }
 }
 
+/// A matrix product that begins here, computed as a whole: issues to the exit.
+#[inline(always)]
+fn product<const DATA: bool, V: Lanes>(
+    line: &Line,
+    block: &Block,
+    w: &mut Context,
+    shared: &mut Shared,
+) -> Option<u64> {
+    match line.kind {
+        LineKind::Product(number) if DATA => V::product(block.product(number)?, w, shared),
+        _ => None,
+    }
+}
+
 impl Launch<'_> {
     /// Tell what follows the launch that a line issues.
     #[inline(always)]
@@ -207,16 +221,9 @@ impl Launch<'_> {
                     auxiliary::<DATA, V>(line, w, shared).map_err(at(i))?;
                     i += 1;
                 }
-                LineKind::Bundle => {
-                    both::<DATA, V>(line, w, shared).map_err(at(i))?;
-                    i += 2;
-                }
-                LineKind::Product(number) => {
-                    if DATA
-                        && let Some(plan) = block.product(number)
-                        && let Some(issues) = V::product(plan, w, shared)
-                    {
-                        done.issues += issues;
+                LineKind::Bundle | LineKind::Product(_) => {
+                    if let Some(spent) = product::<DATA, V>(line, block, w, shared) {
+                        done.issues += spent;
                         return Ok(None);
                     }
                     both::<DATA, V>(line, w, shared).map_err(at(i))?;
@@ -242,10 +249,10 @@ impl Launch<'_> {
                             }
                         },
                         Flow::Repeat { count, bundles } => {
-                            let body = body(lines, base, i, bundles).map_err(at(i))?;
-                            let from = Place::new(block, i, done.issues + issues);
-                            let spent = self.repeat::<DATA, V>((body, from), count, w, shared);
-                            done.issues += spent.map_err(|(k, kind)| at(i + 2 * k)(kind))?;
+                            let body = (block, i, bundles);
+                            let from = done.issues + issues;
+                            done.issues +=
+                                self.repeat_here::<DATA, V>(body, count, from, w, shared)?;
                             i += 2 * bundles;
                         }
                     }
@@ -260,6 +267,24 @@ impl Launch<'_> {
             done.issues += issues;
         }
         Ok(Some(base + 4 * i as u32))
+    }
+
+    /// The bundles from a place on, `count` times: issues.
+    #[inline(always)]
+    fn repeat_here<const DATA: bool, V: Lanes>(
+        &self,
+        (block, i, bundles): (&Block, usize, usize),
+        count: u32,
+        issues: u64,
+        w: &mut Context,
+        shared: &mut Shared,
+    ) -> Result<u64, WorkerFault> {
+        let from = Place::new(block, i, issues);
+        let at = |i: usize| fault_at(block.address + 4 * i as u32);
+        let lines = block.lines(Mode::Worker);
+        let body = body(lines, block.address, i, bundles).map_err(at(i))?;
+        let spent = self.repeat::<DATA, V>((body, from), count, w, shared);
+        spent.map_err(|(k, kind)| at(i + 2 * k)(kind))
     }
 
     /// A control or system instruction; what stands beside it runs too.
