@@ -19,8 +19,13 @@ pub(crate) const PUTS_MAX: usize = 32;
 impl Tile {
     /// Do the puts at the beginning of the lines, but no more than so many; how many those are.
     pub(crate) fn put_run(&mut self, lines: &[Line], most: usize) -> usize {
-        let is_put = |line: &&Line| line.main.op == Op::PutCoefficients128 && line.reads == 0;
-        let run = lines.iter().take(most).take_while(is_put).count();
+        let mut run = 0;
+        for line in &lines[..most.min(lines.len())] {
+            if !matches!(line.main.op, Op::PutCoefficients128) || line.reads != 0 {
+                break;
+            }
+            run += 1;
+        }
         let from = self.control.coefficient_load;
         let bytes = 16 * run as u32;
         let end = SRAM_BASE + SRAM_BYTES;

@@ -126,7 +126,8 @@ impl Tile {
             if program {
                 self.steps.visit(self.pc, self.time);
             }
-            if DATA && !TRACED && !program && line.main.op == Op::PutCoefficients128 {
+            let is_put = matches!(line.main.op, Op::PutCoefficients128);
+            if DATA && !TRACED && !program && is_put {
                 let first = ((self.pc - block.address) / 4) as usize;
                 let most = (*budget - 1).min(PUTS_MAX as u64) as usize;
                 let puts = self.put_run(&lines[first..], most);
