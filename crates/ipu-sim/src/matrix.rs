@@ -200,6 +200,12 @@ impl Coefficients {
         self.state = None;
     }
 
+    /// Whether entries and their definedness are the same.
+    #[cfg(test)]
+    pub(crate) fn same_entries(&self, other: &Coefficients) -> bool {
+        (self.entries, self.taint) == (other.entries, other.taint)
+    }
+
     /// Two entries that follow one another, both defined.
     #[inline(always)]
     pub fn set_pair(&mut self, entry: u8, pair: [u64; 2]) {

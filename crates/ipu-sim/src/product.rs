@@ -201,8 +201,8 @@ fn strides(plan: &Plan, w: &Context) -> Option<[u32; 3]> {
 #[inline(always)]
 fn behind(plan: &Plan, bounds: &Bounds, memory: &Memory) -> Behind {
     let load = |stream: Stream, word: i32| -> Tainted {
-        let word = (ROW * bounds.rows) as i32 + word;
-        let at = bounds.starts[stream as usize].wrapping_add((8 * word) as u32);
+        let word = (ROW * bounds.rows).wrapping_add_signed(word as isize);
+        let at = bounds.row(stream, word / ROW) + 8 * (word % ROW) as u32;
         memory.load64(at).expect("the stream is in memory")
     };
     let tail = |tail: &Tail| tail.map(|word| word.map_or((0, 0), |(s, word)| load(s, word)));

@@ -18,7 +18,6 @@ use crate::context::scale_from_bits;
 use crate::exec::{self, BranchOp, Shared, undefined_control};
 use crate::fault::{ContextId, DeviceFault, Exec, FaultKind, HostFault, Use};
 use crate::op::{Micro, Op};
-use crate::put_run::PUTS_MAX;
 use crate::tile::{Live, Sent, Tile, WORKER_COUNT, exchange_register};
 use crate::worker::{Launch, branch};
 
@@ -126,15 +125,8 @@ impl Tile {
             if program {
                 self.steps.visit(self.pc, self.time);
             }
-            if DATA && !TRACED && !program && line.main.op == Op::PutCoefficients128 {
-                let first = ((self.pc - block.address) / 4) as usize;
-                let most = (*budget - 1).min(PUTS_MAX as u64) as usize;
-                let puts = self.put_run(&lines[first..], most);
-                if puts != 0 {
-                    *budget -= puts as u64;
-                    self.pc += 4 * puts as u32;
-                    continue;
-                }
+            if DATA && !TRACED && !program && self.puts(line, lines, block, budget) {
+                continue;
             }
             self.follow::<DATA, TRACED>(line, block);
             *budget -= 1;

@@ -4,6 +4,7 @@
 //! when the code from there to the exit multiplies rows.
 //! Invariants: the code is followed with symbols in place of values, for several counts of its
 //! loop; only when all give the same plan is it one. A plan holds for every count.
+//! Length: naming words, and what follows from the names, is one step.
 //! Not here: the values, and the checks that need them (see `product`).
 
 use super::trace::{Pair, Place, Step, Stride, Trace, Word};
