@@ -105,6 +105,13 @@ impl<'a> Place<'a> {
     }
 }
 
+/// The last issues in a block, and where it is left to.
+#[inline(always)]
+fn leave(done: &mut Launched, issues: u64, to: Option<u32>) -> Result<Option<u32>, WorkerFault> {
+    done.issues += issues;
+    Ok(to)
+}
+
 /// A matrix product that begins here, computed as a whole: issues to the exit.
 #[inline(always)]
 fn product<const DATA: bool, V: Lanes>(
@@ -223,8 +230,7 @@ impl Launch<'_> {
                 }
                 LineKind::Bundle | LineKind::Product(_) => {
                     if let Some(spent) = product::<DATA, V>(line, block, w, shared) {
-                        done.issues += spent;
-                        return Ok(None);
+                        return leave(done, spent, None);
                     }
                     both::<DATA, V>(line, w, shared).map_err(at(i))?;
                     i += 2;
@@ -237,16 +243,10 @@ impl Launch<'_> {
                     i += 1 + usize::from(paired);
                     match flow {
                         Flow::Next => {}
-                        Flow::Exit => {
-                            done.issues += issues;
-                            return Ok(None);
-                        }
+                        Flow::Exit => return leave(done, issues, None),
                         Flow::Jump(target) => match line_at(target, base, lines) {
                             Some(to) => i = to,
-                            None => {
-                                done.issues += issues;
-                                return Ok(Some(target));
-                            }
+                            None => return leave(done, issues, Some(target)),
                         },
                         Flow::Repeat { count, bundles } => {
                             let body = (block, i, bundles);

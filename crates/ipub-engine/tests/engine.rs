@@ -1,4 +1,5 @@
 //! Which stages run after which edits, and how failures, explanations and keys behave.
+//! Length: one test a story; they share one world.
 
 mod world;
 
