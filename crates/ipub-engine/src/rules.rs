@@ -130,6 +130,11 @@ impl Rule {
         })
     }
 
+    /// The file that declares it, relative to the workspace.
+    pub(crate) fn file(&self) -> String {
+        self.place.location().file
+    }
+
     /// Whether targets of `kind` have this rule.
     pub fn applies_to(&self, kind: &str) -> bool {
         self.kinds.is_empty() || self.kinds.iter().any(|name| name == kind)

@@ -1,5 +1,6 @@
 //! The command line's words.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -12,10 +13,28 @@ pub struct Cli {
     pub command: Command,
 }
 
+/// The arguments as the parser takes them: a pattern that takes targets away, `-//models:x`, is
+/// not one of its flags. A blank before it keeps it apart from them; `patterns` takes that away.
+pub fn arguments(given: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+    given.map(|argument| match argument.to_str() {
+        Some(text) if text.starts_with("-//") => format!(" {text}").into(),
+        _ => argument,
+    })
+}
+
+/// Patterns as they were given.
+pub fn patterns(given: &[String]) -> Vec<String> {
+    given.iter().map(|text| text.trim().to_owned()).collect()
+}
+
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Build, run and verify a target
+    /// Build, run and verify targets
     Build(Build),
+    /// Ask which targets, stages and source files depend on which
+    Query(Query),
+    /// Which targets the changes since a revision reach, and from which stage on
+    Affected(Affected),
     /// Tell why stages of a target would run, line by line of their keys
     Explain(Explain),
     /// Run a target on your own inputs
@@ -60,6 +79,11 @@ pub enum Command {
         #[command(subcommand)]
         command: Cache,
     },
+    /// Print a script by which a shell completes this command line
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
     /// Remove artifacts; the store stays, so that a build brings them back
     Clean(Clean),
 }
@@ -69,6 +93,13 @@ pub enum Command {
 pub struct TargetArgs {
     /// Such as //models:siglip-tiny
     pub target: String,
+    #[command(flatten)]
+    pub changes: Changes,
+}
+
+/// Changes to attributes of a target.
+#[derive(Debug, Args)]
+pub struct Changes {
     /// Override an attribute for this build
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
@@ -93,13 +124,58 @@ pub struct HowArgs {
 
 #[derive(Debug, Args)]
 pub struct Build {
+    /// Labels and patterns, such as //models:siglip-tiny //models:mlp-* //models/... //... -//models:x
+    #[arg(required = true, value_name = "TARGET")]
+    pub targets: Vec<String>,
     #[command(flatten)]
-    pub target: TargetArgs,
+    pub changes: Changes,
     /// Make this stage and what it needs, and stop
     #[arg(long, value_name = "STAGE")]
     pub until: Vec<String>,
+    /// After a failure, go on with what does not need it
+    #[arg(short, long)]
+    pub keep_going: bool,
     #[command(flatten)]
     pub how: HowArgs,
+}
+
+/// How an answer is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// One a line
+    Text,
+    /// One document
+    Json,
+    /// A graph for Graphviz
+    Dot,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXPRESSION is a pattern (//..., //models:*, a label), a file, or one of
+  deps(X[, DEPTH])  rdeps(UNIVERSE, X[, DEPTH])  allpaths(A, B)  somepath(A, B)
+  kind(REGEX, X)    attr(NAME, REGEX, X)
+joined by + - ^ (union, except, intersect), from left to right. Quote a REGEX that holds signs.")]
+pub struct Query {
+    /// Such as 'rdeps(//..., models/specs/siglip-tiny.toml) - //models:siglip-tiny'
+    #[arg(required = true, value_name = "EXPRESSION")]
+    pub words: Vec<String>,
+    /// How the answer is printed
+    #[arg(long, value_enum, default_value = "text")]
+    pub output: Output,
+    /// Stages too, each with its key and what a build would do
+    #[arg(long)]
+    pub actions: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Affected {
+    /// A revision of git
+    #[arg(long, value_name = "REV")]
+    pub since: String,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         let log = tracing_subscriber::fmt().with_env_filter(filter);
         log.with_writer(std::io::stderr).init();
     }
-    match cli::Cli::try_parse() {
+    match cli::Cli::try_parse_from(cli::arguments(std::env::args_os())) {
         Ok(cli) => {
             let outcome = commands::dispatch(cli);
             signals::hold_if_ending();

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use ipub_base::Diagnostic;
-use ipub_engine::{Artifact, BuildResult, Engine, Label, Request};
+use ipub_engine::{Artifact, BuildResult, Engine, Label, Request, expand_patterns};
 use serde_json::{Value, json};
 
-use crate::cli::Build;
+use crate::cli::{self, Build};
 use crate::exit::Outcome;
 use crate::screen::Screen;
 use crate::{files, open, recipes, results};
@@ -22,9 +22,42 @@ const ARTIFACTS: [(&str, &str, &str); 5] = [
 
 pub fn build(args: &Build) -> Outcome {
     let engine = open::engine()?;
-    let mut request = open::request(&args.target)?;
+    let labels = expand_patterns(engine.workspace(), &cli::patterns(&args.targets))?;
+    let several = labels.len() > 1;
+    let mut failed = Vec::new();
+    let total = labels.len();
+    for (index, label) in labels.into_iter().enumerate() {
+        if several && !args.how.json {
+            eprintln!("[{}/{total}] {label}", index + 1);
+        }
+        let name = label.to_string();
+        let outcome = build_one(&engine, args, label);
+        let Err(mut error) = outcome else { continue };
+        if !several || !args.keep_going {
+            if several {
+                error.message = format!("{name}: {}", error.message);
+            }
+            return Err(error);
+        }
+        eprintln!("failed: {name}: {error}");
+        failed.push((name, error));
+    }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = failed.iter().map(|(name, _)| name.as_str()).collect();
+    let names = names.join(" ");
+    let message = format!("{} of {total} targets failed: {names}", failed.len());
+    // The first failure decides what sort it is.
+    let (_, first) = failed.swap_remove(0);
+    Err(Diagnostic::new(first.kind, message))
+}
+
+fn build_one(engine: &Engine, args: &Build, label: Label) -> Outcome {
+    let mut request = open::request_of(label, &args.changes)?;
     request.until.clone_from(&args.until);
     request.jobs = usize::from(args.how.jobs);
+    request.keep_going = args.keep_going;
     let dir = artifact_dir(&engine.workspace().root, &request.label);
     request.artifacts = ARTIFACTS
         .iter()
@@ -34,7 +67,7 @@ pub fn build(args: &Build) -> Outcome {
             path: dir.join(file),
         })
         .collect();
-    let (build, document) = carry_out(&engine, &request, args.how.json, Some(&dir))?;
+    let (build, document) = carry_out(engine, &request, args.how.json, Some(&dir))?;
     show(&build, &document, args.how.json);
     failure(&build)
 }
