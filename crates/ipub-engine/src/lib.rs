@@ -7,6 +7,7 @@
 //! blobs that the stage reads and nothing about how they came to be.
 //! Not here: any compiler, any terminal, any network.
 
+mod against;
 mod artifacts;
 mod document;
 mod engine;
@@ -15,6 +16,7 @@ mod exec;
 mod explain;
 mod failure;
 mod files;
+mod guard;
 mod inputs;
 mod key;
 mod label;
@@ -30,6 +32,7 @@ mod target;
 mod value;
 mod workspace;
 
+pub use against::{Against, AgainstState, Recorded};
 pub use artifacts::Artifact;
 pub use engine::{BuildResult, Engine, Request, StageResult, StageStatus, TargetId};
 pub use event::{Event, EventSink, NoEvents, OutputInfo};

@@ -1,6 +1,5 @@
 //! The command line's words.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -11,20 +10,6 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
-}
-
-/// The arguments as the parser takes them: a pattern that takes targets away, `-//models:x`, is
-/// not one of its flags. A blank before it keeps it apart from them; `patterns` takes that away.
-pub fn arguments(given: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
-    given.map(|argument| match argument.to_str() {
-        Some(text) if text.starts_with("-//") => format!(" {text}").into(),
-        _ => argument,
-    })
-}
-
-/// Patterns as they were given.
-pub fn patterns(given: &[String]) -> Vec<String> {
-    given.iter().map(|text| text.trim().to_owned()).collect()
 }
 
 #[derive(Debug, Subcommand)]
@@ -120,6 +105,15 @@ pub struct HowArgs {
     /// Typed events and results as JSON lines on standard output
     #[arg(long)]
     pub json: bool,
+    /// Typed events as JSON lines into a file
+    #[arg(long, value_name = "FILE")]
+    pub events: Option<PathBuf>,
+    /// A trace for chrome://tracing or Perfetto, with the critical path
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// End a stage that runs longer, in place of `timeout_seconds` of its rule
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: Option<u64>,
 }
 
 #[derive(Debug, Args)]
@@ -184,6 +178,9 @@ pub struct Explain {
     pub target: TargetArgs,
     /// All stages if absent
     pub stage: Option<String>,
+    /// Compare with a build elsewhere: the file of its `--events`, or what its `--json` printed
+    #[arg(long, value_name = "EVENTS.jsonl")]
+    pub against: Option<PathBuf>,
     /// As JSON
     #[arg(long)]
     pub json: bool,

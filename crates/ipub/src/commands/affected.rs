@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::cli::Affected;
 use crate::exit::Outcome;
-use crate::open;
+use crate::{files, open};
 
 pub fn affected(args: &Affected) -> Outcome {
     let workspace = open::workspace()?;
@@ -30,17 +30,17 @@ pub fn affected(args: &Affected) -> Outcome {
             "changed_files_of_ipub": own,
             "targets": affected,
         });
-        println!("{document}");
+        files::print(&format!("{document}\n"));
         return Ok(());
     }
     for target in &affected {
-        println!(
-            "{}  from {} on: {}  ({})",
+        files::print(&format!(
+            "{}  from {} on: {}  ({})\n",
             target.label,
             target.from.join(", "),
             target.stages.join(" "),
             target.because.join(", ")
-        );
+        ));
     }
     if own > 0 {
         eprintln!(

@@ -4,11 +4,12 @@ use clap::CommandFactory as _;
 
 use crate::cli::Cli;
 use crate::exit::Outcome;
+use crate::files;
 
 pub fn completions(shell: clap_complete::Shell) -> Outcome {
     // Written at once: a pipe that closes early is no failure.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "ipub", &mut script);
-    let _ = std::io::Write::write_all(&mut std::io::stdout().lock(), &script);
+    files::print(&String::from_utf8_lossy(&script));
     Ok(())
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{Output, Query};
 use crate::exit::Outcome;
-use crate::open;
+use crate::{files, open};
 
 /// Actions by target and rule.
 type Actions = BTreeMap<(Label, String), Action>;
@@ -26,9 +26,9 @@ pub fn query(args: &Query) -> Outcome {
         (open::workspace()?.query(text)?, Actions::new())
     };
     match args.output {
-        Output::Text => print!("{}", as_text(&answer, &actions)),
-        Output::Json => println!("{}", as_json(&answer, &actions)),
-        Output::Dot => print!("{}", as_dot(&answer, &actions)),
+        Output::Text => files::print(&as_text(&answer, &actions)),
+        Output::Json => files::print(&format!("{}\n", as_json(&answer, &actions))),
+        Output::Dot => files::print(&as_dot(&answer, &actions)),
     }
     Ok(())
 }
@@ -81,7 +81,7 @@ fn as_text(answer: &Answer, actions: &Actions) -> String {
         let _ = match action_of(actions, node) {
             Some(action) => {
                 let (key, state) = (short_key(action), state(action));
-                writeln!(text, "{name:width$}  {key:8}  {state}")
+                writeln!(text, "{name:width$}  {key:12}  {state}")
             }
             None => writeln!(text, "{name}"),
         };
