@@ -225,6 +225,18 @@ impl Table {
         self.take(key).map(|node| node.into_bool(key)).transpose()
     }
 
+    /// Takes out the whole number `key`, which must be above 0.
+    pub(crate) fn positive(&mut self, key: &str) -> Result<Option<u64>> {
+        let Some(node) = self.take(key) else {
+            return Ok(None);
+        };
+        match node.item {
+            Item::Leaf(Value::Int(number)) if number > 0 => Ok(Some(number as u64)),
+            Item::Leaf(Value::Int(_)) => Err(node.place.error(format!("`{key}` must be above 0"))),
+            _ => Err(node.error_type(key, "int")),
+        }
+    }
+
     /// Takes out the text or list of texts `key`; empty if it is not there.
     pub(crate) fn texts(&mut self, key: &str) -> Result<Vec<(String, Place)>> {
         self.take(key)

@@ -47,6 +47,8 @@ pub struct Request {
     pub jobs: usize,
     /// Whether stages that do not depend on a failed one still run.
     pub keep_going: bool,
+    /// A limit for every stage, in place of `timeout_seconds` of its rule.
+    pub timeout_seconds: Option<u64>,
     /// Files to be written from outputs. Those of rules that are not made are left alone.
     pub artifacts: Vec<Artifact>,
     /// Whether later explanations compare with this build. Trials and look-ups are no such builds.
@@ -63,6 +65,7 @@ impl Request {
             until,
             jobs: 2,
             keep_going: false,
+            timeout_seconds: None,
             artifacts,
             is_latest: true,
         }
@@ -100,6 +103,8 @@ pub struct StageResult {
     pub made_seconds: f64,
     /// Its outputs, in the order that the rule declares.
     pub outputs: Vec<OutputRef>,
+    /// Bytes that it read in this build.
+    pub read_bytes: u64,
     /// Counts and remarks of that execution.
     pub notes: BTreeMap<String, serde_json::Value>,
     /// How its memo served it in this build.
@@ -204,6 +209,7 @@ impl Engine {
         events: &dyn EventSink,
     ) -> Result<BuildResult, Diagnostic> {
         let start = Instant::now();
+        let was_empty = self.store_is_empty();
         let target = self.workspace.target(&request.label, &request.sets)?;
         let plan = Plan::new(&self.workspace, &self.store, &target, &request.until)?;
         let label = request.label.to_string();
@@ -220,7 +226,13 @@ impl Engine {
             files: plan.files,
             hashed: plan.hashed,
         });
-        let execution = Execution::new(self, &plan, &label, request.keep_going, events);
+        let execution = Execution::new(
+            self,
+            &plan,
+            &label,
+            (request.keep_going, request.timeout_seconds),
+            events,
+        );
         execution.run(request.jobs);
         let written = execution.write_artifacts(&request.artifacts);
         let stages = execution.finish();
@@ -246,14 +258,47 @@ impl Engine {
             noted?;
         }
         self.tend_store(events);
+        self.tell_end(&result, was_empty, events);
+        Ok(result)
+    }
+
+    /// Whether the store holds no record at all.
+    fn store_is_empty(&self) -> bool {
+        let any = self.store.record_path(self.device.digest);
+        // A file in a folder of its first digits.
+        let records = any.ancestors().find(|path| path.ends_with("records"));
+        let entries = records.and_then(|path| std::fs::read_dir(path).ok());
+        entries.is_none_or(|mut entries| entries.next().is_none())
+    }
+
+    fn tell_end(&self, result: &BuildResult, was_empty: bool, events: &dyn EventSink) {
         use StageStatus::{Failed, FailedBefore, Hit, Ran};
+        let (ran, hit) = (result.count(Ran), result.count(Hit));
+        if hit == 0 && ran > 0 && !was_empty {
+            events.event(&Event::StoreNoted {
+                message: format!(
+                    "0 percent of {ran} stages were in the store, which is not empty; `ipub \
+                     explain` tells what changed"
+                ),
+                warning: true,
+            });
+        }
+        let of = |status| {
+            result
+                .stages
+                .iter()
+                .filter(move |stage| stage.status == status)
+        };
+        let written = of(Ran).flat_map(|stage| &stage.outputs);
         events.event(&Event::BuildFinished {
-            label,
-            ran: result.count(Ran),
-            hit: result.count(Hit),
+            label: result.label.to_string(),
+            ran,
+            hit,
             failed: result.count(Failed) + result.count(FailedBefore),
+            bytes_read: result.stages.iter().map(|stage| stage.read_bytes).sum(),
+            bytes_written: written.map(|output| output.size).sum(),
+            seconds_saved: of(Hit).map(|stage| stage.made_seconds).sum(),
             seconds: result.seconds,
         });
-        Ok(result)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ipub_base::Digest;
+use ipub_base::{Digest, KeyLine};
 use ipub_store::OutputRef;
 use serde::Serialize;
 
@@ -47,6 +47,28 @@ pub enum Event {
         files: u64,
         /// How many of them had to be read.
         hashed: u64,
+    },
+    /// A stage's key is known.
+    Key {
+        /// The target.
+        label: String,
+        /// The rule.
+        rule: String,
+        /// The key.
+        key: Digest,
+        /// Rules whose outputs it reads.
+        needs: Vec<String>,
+        /// What the key consists of.
+        lines: Vec<KeyLine>,
+    },
+    /// A stage is over its limit of time and does not end.
+    StageOverdue {
+        /// The target.
+        label: String,
+        /// The rule.
+        rule: String,
+        /// The limit.
+        limit_seconds: u64,
     },
     /// A stage begins to run.
     StageStarted {
@@ -150,6 +172,12 @@ pub enum Event {
         hit: u64,
         /// Stages that failed.
         failed: u64,
+        /// Bytes that stages read.
+        bytes_read: u64,
+        /// Bytes of the outputs of stages that ran.
+        bytes_written: u64,
+        /// Seconds that the stages took whose outputs were in the store.
+        seconds_saved: f64,
         /// Seconds.
         seconds: f64,
     },

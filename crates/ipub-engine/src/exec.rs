@@ -6,9 +6,8 @@
 //! record is written after its blobs; results do not depend on how many stages run at once.
 //! Not here: what keys consist of; which rules there are.
 
-use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
@@ -18,6 +17,7 @@ use ipub_store::{FailedOutcome, Outcome, OutputRef, Provenance, Record};
 use crate::engine::{Engine, StageResult, StageStatus};
 use crate::event::{Event, EventSink, OutputInfo};
 use crate::failure::{FailureKind, StageFailure};
+use crate::guard::{Guard, GuardedMemo, run_guarded};
 use crate::inputs::{Given, StageImpl, StageInputs, StageOutputs};
 use crate::key::key;
 use crate::memo::{MemoReport, StageMemo};
@@ -31,6 +31,8 @@ pub(crate) struct Execution<'a> {
     pub(crate) plan: &'a Plan<'a>,
     pub(crate) label: &'a str,
     keep_going: bool,
+    /// A limit for every stage, in place of those of the rules.
+    timeout_seconds: Option<u64>,
     pub(crate) events: &'a dyn EventSink,
     state: Mutex<State>,
     changed: Condvar,
@@ -56,7 +58,7 @@ impl<'a> Execution<'a> {
         engine: &'a Engine,
         plan: &'a Plan<'a>,
         label: &'a str,
-        keep_going: bool,
+        (keep_going, timeout_seconds): (bool, Option<u64>),
         events: &'a dyn EventSink,
     ) -> Self {
         let waits_for: Vec<_> = plan.nodes.iter().map(|node| node.makers.len()).collect();
@@ -77,6 +79,7 @@ impl<'a> Execution<'a> {
             plan,
             label,
             keep_going,
+            timeout_seconds,
             events,
             state,
             changed,
@@ -189,6 +192,7 @@ impl<'a> Execution<'a> {
         let given = self.given(node_index)?;
         let device = &self.engine.device;
         let key = key(node.rule, stage.fingerprint(), device, &given, &node.params);
+        self.tell_key(node, &key);
         if let Some(result) = self.look_up(node, key.digest)? {
             return Ok(result);
         }
@@ -210,6 +214,19 @@ impl<'a> Execution<'a> {
             node.rule.name
         );
         Err(StageFailure::new(FailureKind::Environment, message))
+    }
+
+    fn tell_key(&self, node: &Node, key: &Key) {
+        let needs = node.makers.iter();
+        self.events.event(&Event::Key {
+            label: self.label.to_owned(),
+            rule: node.rule.name.clone(),
+            key: key.digest,
+            needs: needs
+                .map(|&maker| self.plan.nodes[maker].rule.name.clone())
+                .collect(),
+            lines: key.lines.clone(),
+        });
     }
 
     /// The result that the store has for `key`.
@@ -268,7 +285,10 @@ impl<'a> Execution<'a> {
         });
         let store = &self.engine.store;
         let memo = StageMemo::new(store, stage, self.label);
+        let limit = self.timeout_seconds.or(node.rule.timeout_seconds);
+        let guard = Guard::new(&node.rule.name, limit, start);
         let progress = |message: &str, done, total| {
+            guard.check();
             let (label, rule) = (self.label.to_owned(), node.rule.name.clone());
             let message = message.to_owned();
             self.events.event(&Event::StageProgress {
@@ -283,12 +303,15 @@ impl<'a> Execution<'a> {
             given: given.clone(),
             params: node.params.clone(),
             target: &self.engine.device,
-            memo: &memo,
+            memo: &GuardedMemo(&memo, &guard),
             store: Some(store),
             progress: &progress,
             lost: Mutex::new(None),
+            read_bytes: AtomicU64::new(0),
         };
-        let ran = run_guarded(stage, &inputs, &node.rule.outputs);
+        let run = || run_guarded(stage, &inputs, &node.rule.outputs);
+        let ran = guard.watch(self.events, self.label, run);
+        let read_bytes = inputs.read_bytes.load(Ordering::Relaxed);
         let wall = start.elapsed();
         let lost = inputs
             .lost
@@ -298,10 +321,11 @@ impl<'a> Execution<'a> {
             return Ok(Attempt::LostInput(digest));
         }
         let record = self.record(node, key, wall.as_micros() as u64);
-        let result = match ran {
+        let mut result = match ran {
             Ok(outputs) => self.keep_outputs(node, record, outputs, memo)?,
             Err(failure) => self.keep_failure(node, record, failure, memo)?,
         };
+        result.read_bytes = read_bytes;
         Ok(Attempt::Done(Box::new(result)))
     }
 
@@ -478,40 +502,10 @@ impl StageResult {
             seconds: 0.0,
             made_seconds: 0.0,
             outputs: Vec::new(),
+            read_bytes: 0,
             notes: BTreeMap::new(),
             memo: MemoReport::default(),
             failure: None,
         }
     }
-}
-
-/// Runs a stage, turns a panic into a failure, and holds the stage to the declared outputs.
-pub(crate) fn run_guarded(
-    stage: &dyn StageImpl,
-    inputs: &StageInputs<'_>,
-    declared: &[String],
-) -> Result<StageOutputs, StageFailure> {
-    let ran = catch_unwind(AssertUnwindSafe(|| stage.run(inputs)));
-    let outputs = ran.unwrap_or_else(|panic| {
-        let message = format!("stage `{}` panicked: {}", stage.name(), panic_text(&*panic));
-        Err(StageFailure::bug(message))
-    })?;
-    let made: BTreeSet<&str> = outputs.blobs.keys().map(String::as_str).collect();
-    let wanted: BTreeSet<&str> = declared.iter().map(String::as_str).collect();
-    if let Some(name) = made.symmetric_difference(&wanted).next() {
-        let what = if made.contains(name) {
-            "makes undeclared"
-        } else {
-            "does not make"
-        };
-        let message = format!("stage `{}` {what} output `{name}`", stage.name());
-        return Err(StageFailure::bug(message));
-    }
-    Ok(outputs)
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_default()
 }

@@ -84,7 +84,7 @@ fn step(
 }
 
 /// Whether `name` matches `pattern`, in which `*` stands for any characters.
-fn segment_matches(pattern: &str, name: &str) -> bool {
+pub(crate) fn segment_matches(pattern: &str, name: &str) -> bool {
     let Some((head, tail)) = pattern.split_once('*') else {
         return pattern == name;
     };
@@ -92,6 +92,23 @@ fn segment_matches(pattern: &str, name: &str) -> bool {
         return false;
     };
     (0..=rest.len()).any(|at| rest.is_char_boundary(at) && segment_matches(tail, &rest[at..]))
+}
+
+/// Whether the relative path `path` matches `pattern`, as `matching` does.
+pub(crate) fn path_matches(pattern: &str, path: &str) -> bool {
+    fn go(pattern: &[&str], path: &[&str]) -> bool {
+        match (pattern, path) {
+            (["**"], [_, ..]) | ([], []) => true,
+            (["**", rest @ ..], [_, below @ ..]) => go(rest, path) || go(pattern, below),
+            ([first, rest @ ..], [name, below @ ..]) => {
+                segment_matches(first, name) && go(rest, below)
+            }
+            _ => false,
+        }
+    }
+    let path: Vec<&str> = path.split('/').collect();
+    let hidden = path.iter().any(|name| name.starts_with('.'));
+    !hidden && go(&pattern.split('/').collect::<Vec<_>>(), &path)
 }
 
 /// The files that the attribute `key` of `target` names; `None` if it is not set.
@@ -168,5 +185,7 @@ mod tests {
         assert_eq!(list(&["k/*/*.S", "**/a.S"]), ["k/gemm/a.S"]);
         assert_eq!(list(&["k/b.S"]), ["k/b.S"]);
         assert!(list(&["absent/**"]).is_empty());
+        assert!(path_matches("k/**/*.S", "k/b.S") && path_matches("k/**", "k/gemm/a.S"));
+        assert!(!path_matches("k/*", "k/gemm/a.S") && !path_matches("k/**", "k/.hidden/c.S"));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use ipub_base::{Digest, Memo};
@@ -57,6 +58,8 @@ pub struct StageInputs<'a> {
     pub(crate) progress: &'a (dyn Fn(&str, u64, u64) + Sync),
     /// The first blob that could not be read, for the engine to make it again.
     pub(crate) lost: Mutex<Option<Digest>>,
+    /// Bytes that the stage read.
+    pub(crate) read_bytes: AtomicU64,
 }
 
 /// What a stage gives back.
@@ -148,6 +151,8 @@ impl StageInputs<'_> {
             )
         };
         let bytes = std::fs::read(&file.path).map_err(|error| fail(error.to_string()))?;
+        self.read_bytes
+            .fetch_add(bytes.len() as u64, Ordering::Relaxed);
         match Digest::of(&bytes) == file.digest {
             true => Ok(bytes),
             false => Err(fail("the file changed during the build".to_owned())),
@@ -164,7 +169,10 @@ impl StageInputs<'_> {
         let Some(store) = self.store else {
             return Err(StageFailure::bug("a stage folder holds files only"));
         };
-        store.get_blob(digest).map_err(|error| {
+        let bytes = store.get_blob(digest);
+        let length = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
+        self.read_bytes.fetch_add(length, Ordering::Relaxed);
+        bytes.map_err(|error| {
             if error.lost_blob().is_some() {
                 let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
                 lost.get_or_insert(digest);

@@ -7,6 +7,7 @@
 //! blobs that the stage reads and nothing about how they came to be.
 //! Not here: any compiler, any terminal, any network.
 
+mod against;
 mod artifacts;
 mod document;
 mod engine;
@@ -15,11 +16,13 @@ mod exec;
 mod explain;
 mod failure;
 mod files;
+mod guard;
 mod inputs;
 mod key;
 mod label;
 pub mod limits;
 mod memo;
+mod query;
 mod resolve;
 mod rules;
 mod schema;
@@ -29,6 +32,7 @@ mod target;
 mod value;
 mod workspace;
 
+pub use against::{Against, AgainstState, Recorded};
 pub use artifacts::Artifact;
 pub use engine::{BuildResult, Engine, Request, StageResult, StageStatus, TargetId};
 pub use event::{Event, EventSink, NoEvents, OutputInfo};
@@ -37,6 +41,7 @@ pub use failure::{FailureKind, StageFailure};
 pub use inputs::{InputFile, Params, StageImpl, StageInputs, StageOutputs};
 pub use label::{Label, nearest};
 pub use memo::MemoReport;
+pub use query::{Action, ActionState, Affected, Answer, QueryNode, expand_patterns};
 pub use rules::{InputSource, Rule, RuleInput};
 pub use schema::{Attribute, Kind, ValueType};
 pub use stage_dir::{StageDirResult, run_stage_dir};

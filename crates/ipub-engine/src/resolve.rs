@@ -218,7 +218,11 @@ fn no_such_file(target: &Target, wanted: &[Wanted], file: &InputFile) -> Diagnos
 }
 
 /// The rules that `until` needs, each after those that it reads from.
-fn order<'a>(workspace: &'a Workspace, target: &Target, until: &[String]) -> Result<Vec<&'a Rule>> {
+pub(crate) fn order<'a>(
+    workspace: &'a Workspace,
+    target: &Target,
+    until: &[String],
+) -> Result<Vec<&'a Rule>> {
     let rules: BTreeMap<&str, &Rule> = workspace
         .rules
         .values()

@@ -10,6 +10,7 @@
 //! doc = "Graph to ordered candidates."
 //! params = ["precision", "planner"] # attributes it reads: a key, or everything below it
 //! outputs = ["candidates", "trail"]
+//! timeout_seconds = 3600            # how long it may run; default: no limit
 //! inputs = [
 //!     { name = "graph", from = "lower" },                # the output of the same name
 //!     { name = "cost", from = "kernel", output = "objects" },
@@ -75,6 +76,8 @@ pub struct Rule {
     pub params: Vec<String>,
     /// Names of its outputs.
     pub outputs: Vec<String>,
+    /// How long it may run. No part of any key.
+    pub timeout_seconds: Option<u64>,
     pub(crate) place: Place,
 }
 
@@ -96,10 +99,19 @@ impl Rule {
                 return Err(place.error(message));
             }
         }
+        let timeout_seconds = table.positive("timeout_seconds")?;
         let inputs = table.tables("inputs")?.into_iter().map(RuleInput::read);
         let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
         table.finish(&[
-            "name", "stage", "kinds", "goal", "doc", "params", "outputs", "inputs",
+            "name",
+            "stage",
+            "kinds",
+            "goal",
+            "doc",
+            "params",
+            "outputs",
+            "inputs",
+            "timeout_seconds",
         ])?;
         if outputs.is_empty() {
             return Err(place.error(format!("rule `{name}` declares no outputs")));
@@ -126,8 +138,14 @@ impl Rule {
             inputs,
             params,
             outputs,
+            timeout_seconds,
             place,
         })
+    }
+
+    /// The file that declares it, relative to the workspace.
+    pub(crate) fn file(&self) -> String {
+        self.place.location().file
     }
 
     /// Whether targets of `kind` have this rule.

@@ -20,8 +20,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{Engine, Request, TargetId};
 use crate::event::{EventSink, OutputInfo};
-use crate::exec::{Execution, run_guarded};
+use crate::exec::Execution;
 use crate::failure::StageFailure;
+use crate::guard::run_guarded;
 use crate::inputs::{Given, InputFile, Params, StageImpl, StageInputs};
 use crate::resolve::Plan;
 use crate::value::Value;
@@ -89,6 +90,7 @@ pub fn run_stage_dir(
         store: None,
         progress,
         lost: Mutex::new(None),
+        read_bytes: std::sync::atomic::AtomicU64::new(0),
     };
     std::fs::create_dir_all(output).map_err(|error| unwritable(output, &error))?;
     let write = |name: &str, bytes: &[u8]| {
@@ -218,7 +220,7 @@ impl Engine {
         let mut built = BTreeMap::new();
         if !makers.is_empty() {
             let plan = Plan::new(&self.workspace, &self.store, &target, &makers)?;
-            let execution = Execution::new(self, &plan, &label, false, events);
+            let execution = Execution::new(self, &plan, &label, (false, None), events);
             execution.run(request.jobs);
             for stage in execution.finish() {
                 if let Some(failure) = &stage.failure {

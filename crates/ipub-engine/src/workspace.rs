@@ -240,7 +240,7 @@ impl Workspace {
         Ok(targets)
     }
 
-    fn build_file(&self, package: &str) -> Result<Option<BuildFile>> {
+    pub(crate) fn build_file(&self, package: &str) -> Result<Option<BuildFile>> {
         let path = self.root.join(package).join(BUILD_FILE);
         if !path.is_file() {
             return Ok(None);

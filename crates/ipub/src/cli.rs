@@ -14,8 +14,12 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Build, run and verify a target
+    /// Build, run and verify targets
     Build(Build),
+    /// Ask which targets, stages and source files depend on which
+    Query(Query),
+    /// Which targets the changes since a revision reach, and from which stage on
+    Affected(Affected),
     /// Tell why stages of a target would run, line by line of their keys
     Explain(Explain),
     /// Run a target on your own inputs
@@ -60,6 +64,11 @@ pub enum Command {
         #[command(subcommand)]
         command: Cache,
     },
+    /// Print a script by which a shell completes this command line
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
     /// Remove artifacts; the store stays, so that a build brings them back
     Clean(Clean),
 }
@@ -69,6 +78,13 @@ pub enum Command {
 pub struct TargetArgs {
     /// Such as //models:siglip-tiny
     pub target: String,
+    #[command(flatten)]
+    pub changes: Changes,
+}
+
+/// Changes to attributes of a target.
+#[derive(Debug, Args)]
+pub struct Changes {
     /// Override an attribute for this build
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub sets: Vec<String>,
@@ -89,17 +105,71 @@ pub struct HowArgs {
     /// Typed events and results as JSON lines on standard output
     #[arg(long)]
     pub json: bool,
+    /// Typed events as JSON lines into a file
+    #[arg(long, value_name = "FILE")]
+    pub events: Option<PathBuf>,
+    /// A trace for chrome://tracing or Perfetto, with the critical path
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// End a stage that runs longer, in place of `timeout_seconds` of its rule
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: Option<u64>,
 }
 
 #[derive(Debug, Args)]
 pub struct Build {
+    /// Labels and patterns, such as //models:siglip-tiny //models:mlp-* //models/... //... -//models:x
+    #[arg(required = true, value_name = "TARGET")]
+    pub targets: Vec<String>,
     #[command(flatten)]
-    pub target: TargetArgs,
+    pub changes: Changes,
     /// Make this stage and what it needs, and stop
     #[arg(long, value_name = "STAGE")]
     pub until: Vec<String>,
+    /// After a failure, go on with what does not need it
+    #[arg(short, long)]
+    pub keep_going: bool,
     #[command(flatten)]
     pub how: HowArgs,
+}
+
+/// How an answer is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// One a line
+    Text,
+    /// One document
+    Json,
+    /// A graph for Graphviz
+    Dot,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXPRESSION is a pattern (//..., //models:*, a label), a file, or one of
+  deps(X[, DEPTH])  rdeps(UNIVERSE, X[, DEPTH])  allpaths(A, B)  somepath(A, B)
+  kind(REGEX, X)    attr(NAME, REGEX, X)
+joined by + - ^ (union, except, intersect), from left to right. Quote a REGEX that holds signs.")]
+pub struct Query {
+    /// Such as 'rdeps(//..., models/specs/siglip-tiny.toml) - //models:siglip-tiny'
+    #[arg(required = true, value_name = "EXPRESSION")]
+    pub words: Vec<String>,
+    /// How the answer is printed
+    #[arg(long, value_enum, default_value = "text")]
+    pub output: Output,
+    /// Stages too, each with its key and what a build would do
+    #[arg(long)]
+    pub actions: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Affected {
+    /// A revision of git
+    #[arg(long, value_name = "REV")]
+    pub since: String,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -108,6 +178,9 @@ pub struct Explain {
     pub target: TargetArgs,
     /// All stages if absent
     pub stage: Option<String>,
+    /// Compare with a build elsewhere: the file of its `--events`, or what its `--json` printed
+    #[arg(long, value_name = "EVENTS.jsonl")]
+    pub against: Option<PathBuf>,
     /// As JSON
     #[arg(long)]
     pub json: bool,

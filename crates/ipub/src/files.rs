@@ -21,6 +21,12 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Diagnostic> {
         .map_err(|error| unwritable(path, &error))
 }
 
+/// Writes to standard output; a reader that went away is no failure.
+pub fn print(text: &str) {
+    use std::io::Write as _;
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+}
+
 /// Writes a file unless it holds these bytes already.
 pub fn write_if_new(path: &Path, bytes: &[u8]) -> Result<(), Diagnostic> {
     match std::fs::read(path) {

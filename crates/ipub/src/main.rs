@@ -5,10 +5,13 @@ mod commands;
 mod exit;
 mod files;
 mod open;
+mod patterns;
 mod recipes;
+mod record;
 mod results;
 mod screen;
 mod signals;
+mod timeline;
 
 use std::process::ExitCode;
 
@@ -21,7 +24,7 @@ fn main() -> ExitCode {
         let log = tracing_subscriber::fmt().with_env_filter(filter);
         log.with_writer(std::io::stderr).init();
     }
-    match cli::Cli::try_parse() {
+    match cli::Cli::try_parse_from(patterns::arguments(std::env::args_os())) {
         Ok(cli) => {
             let outcome = commands::dispatch(cli);
             signals::hold_if_ending();

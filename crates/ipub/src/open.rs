@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use ipub_base::Diagnostic;
-use ipub_engine::{Engine, Request, Workspace};
+use ipub_engine::{Engine, Label, Request, Workspace};
 use ipub_store::Store;
 
-use crate::cli::TargetArgs;
+use crate::cli::{Changes, TargetArgs};
 use crate::files::absolute;
 use crate::recipes;
 use crate::signals;
@@ -30,13 +30,18 @@ pub fn engine() -> Result<Engine, Diagnostic> {
 
 /// What the arguments ask to build.
 pub fn request(target: &TargetArgs) -> Result<Request, Diagnostic> {
-    let mut request = Request::new(target.target.parse()?);
-    request.sets.clone_from(&target.sets);
-    if let Some(file) = &target.weights {
+    request_of(target.target.parse()?, &target.changes)
+}
+
+/// A request for `label` with changes.
+pub fn request_of(label: Label, changes: &Changes) -> Result<Request, Diagnostic> {
+    let mut request = Request::new(label);
+    request.sets.clone_from(&changes.sets);
+    if let Some(file) = &changes.weights {
         request.sets.push(set_file("weights.file", file)?);
     }
-    if target.strict_recipe || !request.sets.is_empty() {
-        recipes::follow_settings(&workspace()?, &mut request, target.strict_recipe);
+    if changes.strict_recipe || !request.sets.is_empty() {
+        recipes::follow_settings(&workspace()?, &mut request, changes.strict_recipe);
     }
     Ok(request)
 }

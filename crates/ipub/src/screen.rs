@@ -9,7 +9,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use ipub_base::{Bytes, DiagnosticKind};
 use ipub_engine::{Event, EventSink};
+
+use crate::{exit, signals};
 
 enum View {
     Json,
@@ -80,6 +83,18 @@ impl EventSink for Screen {
             }
             View::Live(screen) => show(screen, &mut state.bars, event, line.as_deref()),
         }
+        if let Event::StageOverdue {
+            rule,
+            limit_seconds,
+            ..
+        } = event
+        {
+            eprintln!(
+                "error (environment): {rule}: took longer than its limit of {limit_seconds} s, and \
+                 does not end by itself"
+            );
+            signals::end(exit::code(DiagnosticKind::Environment));
+        }
     }
 }
 
@@ -92,6 +107,7 @@ fn is_end(event: &Event) -> bool {
             | Event::StageWaits { .. }
             | Event::OutputLost { .. }
             | Event::StoreNoted { .. }
+            | Event::BuildFinished { .. }
     )
 }
 
@@ -135,7 +151,7 @@ fn show(
                 let _ = screen.println(line);
             }
         }
-        Event::StageWaits { .. } | Event::StoreNoted { .. } => {
+        Event::StageWaits { .. } | Event::StoreNoted { .. } | Event::BuildFinished { .. } => {
             if let Some(line) = line {
                 let _ = screen.println(line);
             }
@@ -157,7 +173,12 @@ fn describe(event: &Event) -> Option<String> {
             true => format!("warning: {message}"),
             false => format!("store: {message}"),
         },
-        Event::StageProgress { .. } => return None,
+        Event::StageProgress { .. } | Event::Key { .. } => return None,
+        Event::StageOverdue {
+            rule,
+            limit_seconds,
+            ..
+        } => format!("{rule:10} is over its limit of {limit_seconds} s and does not end"),
         Event::StageHit { rule, key, .. } => format!("{rule:10} in the store {}", key.short()),
         Event::StageRan {
             rule,
@@ -195,8 +216,17 @@ fn describe(event: &Event) -> Option<String> {
             ran,
             hit,
             failed,
+            bytes_read,
+            bytes_written,
+            seconds_saved,
             seconds,
             ..
-        } => format!("finished: {ran} ran, {hit} in the store, {failed} failed, {seconds:.2} s"),
+        } => {
+            let (read, written) = (Bytes(*bytes_read), Bytes(*bytes_written));
+            format!(
+                "finished: {hit} hits, {ran} misses, {failed} failed; read {read}, wrote \
+                 {written}; {seconds_saved:.2} s saved, {seconds:.2} s taken"
+            )
+        }
     })
 }

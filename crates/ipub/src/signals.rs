@@ -47,6 +47,14 @@ pub fn hold_if_ending() {
     }
 }
 
+/// Ends the process now, soundly, while stages run.
+pub fn end(code: u8) -> ! {
+    ENDING.store(true, Ordering::SeqCst);
+    #[cfg(unix)]
+    remove_unfinished();
+    std::process::exit(i32::from(code))
+}
+
 /// Takes charge of the signals. Where that fails they keep their usual effect.
 #[cfg(unix)]
 pub fn install() {

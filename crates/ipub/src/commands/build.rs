@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use ipub_base::Diagnostic;
-use ipub_engine::{Artifact, BuildResult, Engine, Label, Request};
+use ipub_engine::{Artifact, BuildResult, Engine, Label, Request, expand_patterns};
 use serde_json::{Value, json};
 
 use crate::cli::Build;
 use crate::exit::Outcome;
+use crate::record::{Recorded, Recorder};
 use crate::screen::Screen;
-use crate::{files, open, recipes, results};
+use crate::{files, open, patterns, recipes, results};
 
 /// Artifacts that are outputs as they are: rule, output, file.
 const ARTIFACTS: [(&str, &str, &str); 5] = [
@@ -22,9 +23,51 @@ const ARTIFACTS: [(&str, &str, &str); 5] = [
 
 pub fn build(args: &Build) -> Outcome {
     let engine = open::engine()?;
-    let mut request = open::request(&args.target)?;
+    let labels = expand_patterns(engine.workspace(), &patterns::given(&args.targets))?;
+    let recorder = Recorder::new(&args.how)?;
+    let outcome = build_all(&engine, args, labels, &recorder);
+    // A failed build is the first to be told.
+    let recorded = recorder.finish();
+    outcome.and(recorded)
+}
+
+fn build_all(engine: &Engine, args: &Build, labels: Vec<Label>, recorder: &Recorder) -> Outcome {
+    let several = labels.len() > 1;
+    let mut failed = Vec::new();
+    let total = labels.len();
+    for (index, label) in labels.into_iter().enumerate() {
+        if several && !args.how.json {
+            eprintln!("[{}/{total}] {label}", index + 1);
+        }
+        let name = label.to_string();
+        let outcome = build_one(engine, args, label, recorder);
+        let Err(mut error) = outcome else { continue };
+        if !several || !args.keep_going {
+            if several {
+                error.message = format!("{name}: {}", error.message);
+            }
+            return Err(error);
+        }
+        eprintln!("failed: {name}: {error}");
+        failed.push((name, error));
+    }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = failed.iter().map(|(name, _)| name.as_str()).collect();
+    let names = names.join(" ");
+    let message = format!("{} of {total} targets failed: {names}", failed.len());
+    // The first failure decides what sort it is.
+    let (_, first) = failed.swap_remove(0);
+    Err(Diagnostic::new(first.kind, message))
+}
+
+fn build_one(engine: &Engine, args: &Build, label: Label, recorder: &Recorder) -> Outcome {
+    let mut request = open::request_of(label, &args.changes)?;
     request.until.clone_from(&args.until);
     request.jobs = usize::from(args.how.jobs);
+    request.keep_going = args.keep_going;
+    request.timeout_seconds = args.how.timeout;
     let dir = artifact_dir(&engine.workspace().root, &request.label);
     request.artifacts = ARTIFACTS
         .iter()
@@ -34,7 +77,7 @@ pub fn build(args: &Build) -> Outcome {
             path: dir.join(file),
         })
         .collect();
-    let (build, document) = carry_out(&engine, &request, args.how.json, Some(&dir))?;
+    let (build, document) = carry_out(engine, &request, args.how.json, Some(&dir), recorder)?;
     show(&build, &document, args.how.json);
     failure(&build)
 }
@@ -52,10 +95,12 @@ pub fn carry_out(
     request: &Request,
     json: bool,
     dir: Option<&Path>,
+    recorder: &Recorder,
 ) -> Result<(BuildResult, Value), Diagnostic> {
     let target = engine.workspace().target(&request.label, &request.sets)?;
     let screen = Screen::new(json);
-    let built = engine.build(request, &screen);
+    let screen = &screen;
+    let built = engine.build(request, &Recorded { recorder, screen });
     let log = screen.take_log();
     let build = built?;
     for notice in recipes::notices(engine, &target, &build) {
@@ -103,7 +148,7 @@ pub fn outputs<const N: usize>(
     wanted: [(&str, &str); N],
 ) -> Result<[Vec<u8>; N], Diagnostic> {
     request.until = wanted.iter().map(|(rule, _)| (*rule).to_owned()).collect();
-    let (build, _) = carry_out(engine, request, false, None)?;
+    let (build, _) = carry_out(engine, request, false, None, &Recorder::default())?;
     failure(&build)?;
     let mut found = [const { Vec::new() }; N];
     for (bytes, (rule, output)) in found.iter_mut().zip(wanted) {

@@ -1,9 +1,11 @@
 //! Commands, one file each.
 
+mod affected;
 mod asm;
 pub mod build;
 mod cache;
 mod clean;
+mod completions;
 mod disasm;
 mod doctor;
 mod explain;
@@ -11,6 +13,7 @@ mod fixture;
 mod host_plan;
 mod images;
 mod inspect;
+mod query;
 mod recipe;
 mod run;
 mod stage;
@@ -27,6 +30,8 @@ use crate::exit::Outcome;
 pub fn dispatch(cli: Cli) -> Outcome {
     match cli.command {
         Command::Build(args) => build::build(&args),
+        Command::Query(args) => query::query(&args),
+        Command::Affected(args) => affected::affected(&args),
         Command::Explain(args) => explain::explain(&args),
         Command::Run(args) => run::run(&args),
         Command::Inspect(args) => inspect::inspect(&args),
@@ -45,6 +50,7 @@ pub fn dispatch(cli: Cli) -> Outcome {
         Command::Targets => targets::targets(),
         Command::Doctor { assumptions } => doctor::doctor(assumptions),
         Command::Cache { command } => cache::cache(&command),
+        Command::Completions { shell } => completions::completions(shell),
         Command::Clean(args) => clean::clean(&args),
     }
 }

@@ -8,6 +8,7 @@ use super::build::{carry_out, failure, show};
 use super::images;
 use crate::cli::Run;
 use crate::exit::Outcome;
+use crate::record::Recorder;
 use crate::{files, open, signals};
 
 /// The inputs in a scratch folder.
@@ -29,7 +30,10 @@ pub fn run(args: &Run) -> Outcome {
     request.sets.push(open::set_file("fixture.file", &input)?);
     request.until = vec!["run".to_owned()];
     request.jobs = usize::from(args.how.jobs);
-    let (build, document) = carry_out(&engine, &request, args.how.json, None)?;
+    request.timeout_seconds = args.how.timeout;
+    let recorder = Recorder::new(&args.how)?;
+    let (build, document) = carry_out(&engine, &request, args.how.json, None, &recorder)?;
+    recorder.finish()?;
     show(&build, &document, args.how.json);
     failure(&build)?;
     let Some(outputs) = build.stage("run").and_then(|stage| stage.output("outputs")) else {
