@@ -263,20 +263,32 @@ impl Store {
         Ok(!is_sound)
     }
 
-    /// Drops records whose blobs are gone and that nobody is about to make again.
+    /// Drops records whose blobs are gone. Who makes the blobs again writes the record again.
     fn drop_incomplete(&self) -> Result<u64> {
         let survey = self.survey()?;
         let is_incomplete = |record: &Record| {
             let mut blobs = record.blobs().iter();
             blobs.any(|blob| !self.has_output(blob))
         };
-        let records = survey.records.values().map(|held| &held.record);
-        let incomplete = records.filter(|record| is_incomplete(record));
-        let keys: Vec<_> = incomplete.map(|record| record.key).collect();
-        match keys.is_empty() {
-            true => Ok(0),
-            false => Ok(self.purge(&keys)?.records),
+        let trash = Trash::lock(&self.dir)?;
+        let mut dropped = Vec::new();
+        for held in survey.records.values() {
+            let record = &held.record;
+            if !is_incomplete(record) {
+                continue;
+            }
+            match trash.hide(self.record_path(record.key))? {
+                Some(hidden) if is_incomplete(record) => hidden.remove()?,
+                Some(hidden) => {
+                    hidden.restore()?;
+                    continue;
+                }
+                None => {}
+            }
+            dropped.push(record.key);
         }
+        self.index.delete_records(&dropped)?;
+        Ok(dropped.len() as u64)
     }
 }
 
