@@ -224,19 +224,9 @@ fn checkpoints_are_checked_tensor_by_tensor() {
 #[test]
 fn a_full_disk_harms_nothing() {
     let world = World::new();
-    let binary = env!("CARGO_BIN_EXE_ipub");
     let many = ["--until", "reference", "--set", "fixture.invocations=500"];
     // A limit on the size of files, in blocks of 512 bytes.
-    let limited = |blocks: u32| {
-        let args = many.join(" ");
-        let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec {binary} build {TINY} {args}");
-        let mut command = Command::new("sh");
-        command
-            .args(["-c", &script])
-            .current_dir(world.dir.path())
-            .env("CI", "1");
-        Ran::of(command.output().unwrap())
-    };
+    let limited = |blocks: u32| world.build_limited("trap '' XFSZ;", blocks, &many);
     limited(0).fails(3, &["cache"]);
     limited(100).fails(3, &["cache"]);
     // The index fits, the outputs of the reference do not.

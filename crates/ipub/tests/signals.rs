@@ -12,19 +12,9 @@ use world::{Ran, TINY, World};
 #[test]
 fn the_limit_on_file_sizes_is_an_error_and_not_an_end() {
     let world = World::new();
-    let binary = env!("CARGO_BIN_EXE_ipub");
     let many = ["--until", "reference", "--set", "fixture.invocations=500"];
     // In blocks of 512 bytes; the signal of the limit keeps its usual effect, to kill.
-    let limited = |blocks: u32| {
-        let args = many.join(" ");
-        let script = format!("ulimit -f {blocks}; exec {binary} build {TINY} {args}");
-        let mut command = Command::new("sh");
-        command
-            .args(["-c", &script])
-            .current_dir(world.dir.path())
-            .env("CI", "1");
-        Ran::of(command.output().unwrap())
-    };
+    let limited = |blocks: u32| world.build_limited("", blocks, &many);
     limited(0).fails(3, &["cache"]);
     limited(420).fails(3, &["no space to write", "[cache] dir"]);
     assert!(unfinished(&world).is_empty());

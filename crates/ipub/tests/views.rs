@@ -5,9 +5,10 @@ mod world;
 use std::fs;
 
 use serde_json::Value;
-use world::{TINY, World};
+use world::{Ran, TINY, World};
 
-fn copy_run(world: &World, more: &[&str]) -> Value {
+/// A run of the copy kernel on one tile.
+fn copy(world: &World, more: &[&str]) -> Ran {
     let args = [
         "tile",
         "copy.o",
@@ -19,9 +20,12 @@ fn copy_run(world: &World, more: &[&str]) -> Value {
         "0x58800=frame",
         "--set",
         "m0=0x58800",
-        "--json",
     ];
-    let ran = world.ipub(&[&args[..], more].concat()).succeeds();
+    world.ipub(&[&args[..], more].concat()).succeeds()
+}
+
+fn copy_run(world: &World, more: &[&str]) -> Value {
+    let ran = copy(world, &[&["--json"], more].concat());
     serde_json::from_str(&ran.stdout).unwrap()
 }
 
@@ -63,21 +67,7 @@ fn a_trace_has_a_line_for_each_issue() {
             .any(|line| line["instruction"].as_str().unwrap().contains(word))
     );
 
-    let args = [
-        "tile",
-        "copy.o",
-        "--entry",
-        "copy_u64",
-        "--load",
-        "0x60000=data",
-        "--load",
-        "0x58800=frame",
-        "--set",
-        "m0=0x58800",
-        "--trace",
-        "trace.txt",
-    ];
-    world.ipub(&args).succeeds();
+    copy(&world, &["--trace", "trace.txt"]);
     let text = fs::read_to_string(world.path("trace.txt")).unwrap();
     assert_eq!(text.lines().count(), lines.len());
     assert!(text.contains("supervisor  0x5c000"), "{text}");

@@ -66,6 +66,19 @@ impl World {
         Ran::of(self.command().args(args).output().unwrap())
     }
 
+    /// Builds the tiny target with a limit on the size of files, in blocks of 512 bytes, after a
+    /// command of the shell.
+    pub fn build_limited(&self, before: &str, blocks: u32, args: &[&str]) -> Ran {
+        let (binary, args) = (env!("CARGO_BIN_EXE_ipub"), args.join(" "));
+        let script = format!("{before} ulimit -f {blocks}; exec {binary} build {TINY} {args}");
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &script])
+            .current_dir(self.dir.path())
+            .env("CI", "1");
+        Ran::of(command.output().unwrap())
+    }
+
     pub fn edit(&self, path: &str, old: &str, new: &str) {
         let path = self.path(path);
         let text = fs::read_to_string(&path).unwrap();
