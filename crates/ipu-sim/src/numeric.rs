@@ -133,17 +133,28 @@ pub fn narrow4(values: [f32; 4], overflow: NanOnOverflow) -> u64 {
     u64::from(codes[0] | codes[1] << 16) | u64::from(codes[2] | codes[3] << 16) << 32
 }
 
+/// Most rows of a product computed at once.
+pub const TOGETHER_MAX: usize = 8;
+
 /// Conversions of four lanes, in portable code or with instructions of the processor. All give the
 /// same results, except for the bits of a NaN that stays F32.
 pub trait Lanes {
     /// Whether each issue is told to a tracer; loops are then not fused.
     const TRACED: bool = false;
+    /// Rows of a product computed at once, at most [`TOGETHER_MAX`]: as many sums as registers hold.
+    const TOGETHER: usize = 6;
     fn widen4(bits: u64) -> [f32; 4];
     fn narrow4(values: [f32; 4], overflow: NanOnOverflow) -> u64;
     fn widen16(bits: [u64; 4]) -> [f32; LANES];
     fn narrow16(values: &[f32; LANES], overflow: NanOnOverflow) -> [u64; 4];
     /// Eight 8-bit codes.
     fn widen8(bits: u64, format: F8) -> [f32; 8];
+    /// A row of 8-bit codes.
+    #[inline(always)]
+    fn widen32(bits: [u64; 4], format: F8) -> [f32; 32] {
+        let parts = bits.map(|word| Self::widen8(word, format));
+        std::array::from_fn(|i| parts[i / 8][i % 8])
+    }
     /// A matrix product, compiled for the width.
     fn product(plan: &Plan, w: &mut Context, shared: &mut Shared) -> Option<u64>;
     /// `acc[g] += sum over k of x[g][k] * rows[k]`, ascending k. Products are exact in F32: fused

@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::exec::{MatrixOp, PaceOp, Shared, pace_increments};
 use crate::matrix::{LANES, Wide};
 use crate::memory::Memory;
-use crate::numeric::{Lanes, NanOnOverflow};
+use crate::numeric::{Lanes, NanOnOverflow, TOGETHER_MAX};
 
 use plan::Address;
 use plan::{Last, ROW, Start, Stream, Tail};
@@ -33,8 +33,6 @@ const REPEAT_MAX: u32 = 0xffff;
 const CLEAR_ACCUMULATORS: u32 = 8;
 /// Bytes of a row.
 const ROW_BYTES: u32 = 8 * ROW as u32;
-/// Rows computed at once.
-const TOGETHER: usize = 6;
 
 /// A word of eight bytes and a taint bit for each half.
 type Tainted = (u64, u32);
@@ -102,12 +100,12 @@ pub fn run<V: Lanes>(plan: &Plan, w: &mut Context, shared: &mut Shared) -> Optio
     let (results, acc) = if plan.op == MatrixOp::HalfV4 {
         let (wide, _) = wide.as_chunks::<LANES>();
         let wide: &[[f32; LANES]; 16] = wide.first_chunk().expect("rows of four phases");
-        rows.compute::<V, 4, 16>(wide, shared.memory, V::widen4)
+        rows.compute::<V, 16>(wide, shared.memory, V::widen16)
     } else {
         let format = F8::from_format_bit(w.fp_nfmt & 2 != 0);
         let (wide, _) = wide.as_chunks::<LANES>();
         let wide: &[[f32; LANES]; 32] = wide.first_chunk().expect("rows of four phases");
-        rows.compute::<V, 8, 32>(wide, shared.memory, |x| V::widen8(x, format))
+        rows.compute::<V, 32>(wide, shared.memory, |row| V::widen32(row, format))
     };
     leave::<V>(plan, &bounds, &behind, results, acc, w);
     Some(plan.issues + plan.body_issues * count)
@@ -233,23 +231,26 @@ struct Rows<'a> {
 impl Rows<'_> {
     /// Compute all rows and what is left in the accumulators: the last row and that.
     #[inline(always)]
-    fn compute<V: Lanes, const K: usize, const ALL: usize>(
+    fn compute<V: Lanes, const ALL: usize>(
         &self,
         wide: &[[f32; LANES]; ALL],
         memory: &mut Memory,
-        operand: impl Fn(u64) -> [f32; K],
+        operand: impl Fn([u64; ROW]) -> [f32; ALL],
     ) -> ([f32; LANES], [f32; LANES]) {
+        const { assert!(V::TOGETHER <= TOGETHER_MAX) };
         let (mut row, end) = (0, self.bounds.rows);
         loop {
-            let last = match end - row {
-                1 => self.group::<V, K, ALL, 1>(row, wide, memory, &operand),
-                2 => self.group::<V, K, ALL, 2>(row, wide, memory, &operand),
-                3 => self.group::<V, K, ALL, 3>(row, wide, memory, &operand),
-                4 => self.group::<V, K, ALL, 4>(row, wide, memory, &operand),
-                5 => self.group::<V, K, ALL, 5>(row, wide, memory, &operand),
-                _ => self.group::<V, K, ALL, TOGETHER>(row, wide, memory, &operand),
+            let last = match (end - row).min(V::TOGETHER) {
+                1 => self.group::<V, ALL, 1>(row, wide, memory, &operand),
+                2 => self.group::<V, ALL, 2>(row, wide, memory, &operand),
+                3 => self.group::<V, ALL, 3>(row, wide, memory, &operand),
+                4 => self.group::<V, ALL, 4>(row, wide, memory, &operand),
+                5 => self.group::<V, ALL, 5>(row, wide, memory, &operand),
+                6 => self.group::<V, ALL, 6>(row, wide, memory, &operand),
+                7 => self.group::<V, ALL, 7>(row, wide, memory, &operand),
+                _ => self.group::<V, ALL, TOGETHER_MAX>(row, wide, memory, &operand),
             };
-            row += TOGETHER;
+            row += V::TOGETHER;
             if row >= end {
                 return (last, self.behind::<V, ALL>(wide));
             }
@@ -270,22 +271,18 @@ impl Rows<'_> {
 
     /// `G` rows from one on; the last of them.
     #[inline(always)]
-    fn group<V: Lanes, const K: usize, const ALL: usize, const G: usize>(
+    fn group<V: Lanes, const ALL: usize, const G: usize>(
         &self,
         row: usize,
         wide: &[[f32; LANES]; ALL],
         memory: &mut Memory,
-        operand: &impl Fn(u64) -> [f32; K],
+        operand: &impl Fn([u64; ROW]) -> [f32; ALL],
     ) -> [f32; LANES] {
         let at = |stream, g| self.bounds.row(stream, row + g);
         let mut x = [[0.0; ALL]; G];
         let mut acc = [[0.0; LANES]; G];
         for g in 0..G {
-            let words = memory.row_checked(at(Stream::Left, g));
-            let (parts, _) = x[g].as_chunks_mut::<K>();
-            for (part, word) in parts.iter_mut().zip(words) {
-                *part = operand(word);
-            }
+            x[g] = operand(memory.row_checked(at(Stream::Left, g)));
             if self.accumulate {
                 acc[g] = V::widen16(memory.row_checked(at(Stream::Partials, g)));
             }

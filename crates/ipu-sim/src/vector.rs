@@ -4,6 +4,8 @@
 //! not written as fused, so results are equal bit for bit. Not here: any semantics.
 #![allow(unsafe_code)]
 
+mod widest;
+
 use std::arch::x86_64::*;
 use std::sync::OnceLock;
 
@@ -23,6 +25,17 @@ pub fn has_wide_vectors() -> bool {
         is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
             && is_x86_feature_detected!("f16c")
+    })
+}
+
+/// Whether the processor has AVX-512 as well, as far as [`widest`] uses it.
+fn has_widest_vectors() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        has_wide_vectors()
+            && is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vl")
     })
 }
 
@@ -89,6 +102,9 @@ impl Lanes for Wide {
     }
 
     fn product(plan: &Plan, w: &mut Context, shared: &mut Shared) -> Option<u64> {
+        if has_widest_vectors() {
+            return widest::product(plan, w, shared);
+        }
         // SAFETY: reached from `interpret_wide` only, so the processor has what the function is
         // compiled for.
         unsafe { product_wide(plan, w, shared) }
